@@ -181,7 +181,7 @@ def test_a_broker_that_is_not_there_is_one_line_that_says_what_to_do(
 
 def test_the_broker_can_come_from_a_variable_and_its_form_is_checked() -> None:
     shown = CliRunner(env={"TIDEMARK_BROKER": "nonsense"}).invoke(main, ["topic", "list"])
-    assert shown.exit_code == 1
+    assert shown.exit_code == 2
     assert "write tidemark://host:port" in shown.output
 
 
@@ -194,7 +194,7 @@ def test_config_show_says_where_each_value_came_from(tmp_path: Path) -> None:
     found = {row["key"]: (row["value"], row["source"]) for row in rows}
     assert found["limits.ping"] == ('"7s"', str(file))
     assert found["storage.durability"] == ('"os"', "TIDEMARK_STORAGE_DURABILITY")
-    assert found["broker.name"] == ('"east"', "--name")
+    assert found["broker.name"] == ('"east"', "--set")
     assert found["broker.listen"] == ('"127.0.0.1:7676"', "default")
     assert "default" in runner.invoke(main, arguments).output
 

@@ -20,6 +20,9 @@ class Place:
     subscriptions: dict[str, HostedSubscription] = field(default_factory=dict)
     held: list[Callable[[], None]] = field(default_factory=list)
     fenced: list[tuple[str, str]] = field(default_factory=list)
+    #: what waits for the disk while it is busy
+    saving: list[Callable[[], None]] = field(default_factory=list)
+    is_saving: bool = False
 
     def __post_init__(self) -> None:
         self.turn = turn = Turn()
@@ -45,6 +48,12 @@ class Place:
     def save(self, subscription: HostedSubscription, done: Callable[[], None]) -> None:
         del subscription
         done()
+
+    def after_save(self, action: Callable[[], None]) -> None:
+        if self.is_saving:
+            self.saving.append(action)
+        else:
+            action()
 
     def fence(self, subscription: HostedSubscription, broker: str) -> None:
         self.fenced.append((subscription.name, broker))
@@ -317,3 +326,33 @@ def test_who_was_told_of_a_claim_is_told_that_it_is_settled() -> None:
     at.said()
     at.handover.heard("l", Claim("s", 9, "new", True, "old"))
     assert at.said() == [(peer, Claim("s", 9, "new", True)) for peer in "lr"]
+
+
+def test_a_neighbour_that_was_away_is_told_the_newest_claim_if_all_were_told_an_earlier_one() -> None:
+    """It may have the subscription from before the earlier one, and the newest is for one broker only."""
+    at = Place("new")
+    at.handover.heard("l", Claim("s", 5, "old", True))
+    at.said()
+    at.handover.claim(at.has(epoch=7), "old")
+    assert at.said() == [("l", Claim("s", 7, "new", False, "old"))]
+    at.handover.tell_all("r")
+    assert at.said() == [("r", Claim("s", 7, "new", False))]
+    at.held.pop()()
+    assert at.said() == [(peer, Claim("s", 7, "new", True)) for peer in "lr"]
+    at = Place("old")
+    at.has(epoch=0, made_at=3)
+    at.handover.heard("l", Claim("s", 7, "new", True, "old"))
+    at.said()
+    at.handover.tell_all("r")
+    assert at.said() == []
+
+
+def test_a_broker_answers_that_it_has_let_go_only_when_that_is_on_disk() -> None:
+    """Nobody tells it again after that, so it must not find the subscription after a crash."""
+    at = Place("old", is_saving=True)
+    at.has(epoch=0, made_at=3)
+    at.handover.heard("l", Claim("s", 7, "new", True, "old"))
+    assert at.subscriptions == {}
+    assert answers(at) == []
+    at.saving.pop()()
+    assert answers(at) == [("r", Yielded("s", 7, "new"))]

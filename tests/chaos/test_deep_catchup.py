@@ -78,6 +78,8 @@ def test_a_subscriber_at_a_broker_without_pubends_is_healed_from_the_archive(har
         f"""
         [thresholds]
         heartbeat = "20ms"
+        [limits]
+        window = "64KiB"
         [storage]
         segment = "64KiB"
         [retention]

@@ -21,7 +21,7 @@ from tidemark.lab.processes.process_harness import (
 pytestmark = pytest.mark.chaos
 
 EVENTS = 300
-PACE = ("--rate", "500", "--padding", "500")
+PACE = ("--rate", "500", "--padding", "1000")
 #: Small segments, so that a backup has sealed ones and the log lets go of some while it is made.
 SMALL = {"storage__segment": "64KiB"}
 

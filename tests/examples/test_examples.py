@@ -114,7 +114,7 @@ def test_a_subscriber_comes_back_at_another_broker_of_an_overlay(tmp_path: Path)
         assert len(json.loads(overlay.line())["brokers"]) == 3
         urls = [f"tidemark://127.0.0.1:{port}" for port in ports.values()]
         for each in urls:  # its process is started, and may not listen yet
-            sync.connect(each, connect_timeout=PATIENCE_SECONDS).close()
+            sync.connect(each, connect_timeout=PATIENCE_SECONDS, wait_for_broker=True).close()
         assert run("overlay.py", *urls, directory=tmp_path) == [
             "west1: 31 degrees",
             "west1: 35 degrees",

@@ -32,8 +32,14 @@ SEEDS = {
     "calm": (5, 10),
 }
 
+#: What only brokers with accounts count, which no simulated broker has.
+OF_ACCOUNTS = {"denied", "access_renewed"}
+
 #: (profile, seed) that found a bug once -> what it was.
 REGRESSIONS: dict[tuple[str, int], str] = {
+    ("swarm", 510_161): "a pubend that kept events for newcomers let them go although a host had come",
+    ("swarm", 78_109): "a broker said that it had let a subscriber go before that was on disk, and crashed",
+    ("swarm", 500_278): "a broker that was away while a subscriber moved twice never heard of either move",
     ("swarm", 0): "the PFS was given the members of a set in any order",
     ("swarm", 54): "an answer of the PFS to a former connection was taken for one that began elsewhere",
     ("swarm", 76): "a subscriber was told from where a change holds before that was on disk",
@@ -92,7 +98,8 @@ def test_these_worlds_meet_nearly_all_that_can_happen() -> None:
     for profile, seeds in SEEDS.items():
         for seed in seeds:
             report.add(outcome(profile, seed))
-    assert len(report.never) <= (len(COUNTED) + len(FAULTS)) // 8, report.never
+    never = {*report.never} - OF_ACCOUNTS
+    assert len(never) <= (len(COUNTED) + len(FAULTS)) // 8, never
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

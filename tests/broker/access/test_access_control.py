@@ -208,8 +208,9 @@ def test_events_are_published_only_as_rules_and_names_allow() -> None:
 
 def test_a_durable_subscription_belongs_to_who_made_it() -> None:
     at = desk()
-    at.finish(at.say(ALICE, subscribe("shared")))
-    saved = [each for each in at.pass_time(0.3) if isinstance(each, SaveSubscription)]
+    done = at.say(ALICE, subscribe("shared"))
+    done += at.finish(done.copy()) + at.pass_time(0.3)
+    saved = [each for each in done if isinstance(each, SaveSubscription)]
     assert saved[-1].owner == "alice"
     richer = AccessDocument.parse(RULES.replace("[users.bob]", "[users.bob]\nclaims = { most = 9 }"), 2)
     at.give(AccessChanged(richer))

@@ -11,7 +11,8 @@ A subscriber names the broker that it asked before. The claim then goes to that 
 when it has let go. If it does not have the subscription and does not know who has, it tells all brokers of
 the claim; and so does the claiming broker itself if no answer comes, and a broker that is to let go of a
 subscription before its own claim of it was answered. A claim that all brokers have been told of needs no
-answer: each of them remembers it for neighbours that were away.
+answer: each of them remembers it for neighbours that were away. A later claim for one broker takes its place
+in that memory: a neighbour that comes back may still have the subscription from before the earlier one.
 
 Of two claims the one of the higher epoch counts, and a neighbour that tells of a lower one is told the higher
 one. An epoch is the time of day at which the subscriber came, by the subscriber's clock, so that the later
@@ -54,6 +55,9 @@ class MovingSubscriptions(Protocol):
     def save(self, subscription: HostedSubscription, done: Callable[[], None]) -> None:
         """Put a subscription on disk, with its epoch, then call `done`."""
 
+    def after_save(self, action: Callable[[], None]) -> None:
+        """Run `action` once everything saved so far is on disk."""
+
     def fence(self, subscription: HostedSubscription, broker: str) -> None:
         """End the subscription's connection, if it has one: the subscriber is at another broker now."""
 
@@ -88,6 +92,9 @@ class Handover:
         self._neighbourhood = neighbourhood
         #: name of a subscription -> the newest claim of it
         self._claims: OrderedDict[str, Claim] = OrderedDict()
+        #: names of which all brokers were told a claim, this one or an earlier one: those that were away then
+        #: have yet to hear of the newest
+        self._told_to_all: set[str] = set()
         #: name -> the monotonic time when the claim that this broker has made for one broker is told to all
         self._unanswered: OrderedDict[str, int] = OrderedDict()
 
@@ -181,7 +188,10 @@ class Handover:
         if mine is not None and claim.broker != self._me:
             self._yield(mine, claim)
         if claim.to and claim.settled:
-            self._answer(Yielded(claim.name, claim.epoch, claim.broker))
+            # Nobody tells this broker again once it has answered: it must not have the subscription after a
+            # crash.
+            answer = Yielded(claim.name, claim.epoch, claim.broker)
+            self._subscriptions.after_save(partial(self._answer, answer))
 
     def _answer(self, frame: Yielded) -> None:
         way = self._neighbourhood.way_to(frame.to)
@@ -199,7 +209,10 @@ class Handover:
 
     def tell_all(self, peer: str) -> None:
         """A neighbour has come up, and may have been away: tell it every claim that is for all."""
-        for claim in self._claims.values():
+        for name, claim in self._claims.items():
+            if claim.to and name in self._told_to_all and (claim.settled or claim.broker == self._me):
+                # From now on it is for all, so that the peer also hears when it is settled.
+                claim = self._claims[name] = replace(claim, to="")
             if not claim.to:
                 self._out.add(SendPeer(peer, claim))
 
@@ -240,6 +253,7 @@ class Handover:
     def _spread(self, claim: Claim, *, but: str | None = None) -> None:
         self._unanswered.pop(claim.name, None)
         self._remember(claim)
+        self._told_to_all.add(claim.name)
         for peer in self._neighbourhood.present():
             if peer != but:
                 self._out.add(SendPeer(peer, claim))
@@ -248,7 +262,8 @@ class Handover:
         self._claims[claim.name] = claim
         self._claims.move_to_end(claim.name)
         while len(self._claims) > CLAIMS_MAX:
-            self._claims.popitem(last=False)
+            name, _ = self._claims.popitem(last=False)
+            self._told_to_all.discard(name)
 
 
 def _after(epoch: int) -> int:

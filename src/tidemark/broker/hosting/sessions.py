@@ -409,6 +409,10 @@ class Sessions:
         """Put a subscription on disk, then call `done`."""
         self._host.save(subscription, done)
 
+    def after_save(self, action: Callable[[], None]) -> None:
+        """Run `action` once everything saved so far is on disk."""
+        self._host.after_save(action)
+
     def fence(self, subscription: HostedSubscription, broker: str) -> None:
         """End the subscription's connection here, if it has one: the subscriber is at another broker now."""
         if subscription.client is not None:

@@ -297,12 +297,20 @@ class Pubend:
     # Release.
 
     def released(self, released: int, delivered: int) -> None:
-        """Take the minima over all subscriber hosting brokers; lower ones than before are ignored."""
+        """Take the minima over all subscriber hosting brokers.
+
+        They may be lower than before: a host has come, or holds for a subscriber that starts in the past or
+        has moved there. What was kept until then, for newcomers or for the archive, is kept for it too.
+        """
         if released > self._released:
             self._release_heard = self._turn.now
-        self._released = max(self._released, released)
-        self._delivered = max(self._delivered, delivered)
+        self._released = released
+        self._delivered = delivered
         self.release()
+
+    def hold(self) -> None:
+        """It is not known how far some host is: nothing more is let go until it is."""
+        self._released = self._delivered = TICK_MIN
 
     def release(self) -> None:
         """Turn to L what may be let go, but nothing that a subscriber that is not catching up still lacks."""

@@ -151,7 +151,9 @@ class ReleaseReports:
     def _release(self, name: str, here: Minima | None) -> None:
         pubend = self._pubends[name]
         total = self.hosts[name].total(None if here is None else self._releases.bounded(name, here))
-        if total is not None:
+        if total is None:
+            pubend.hold()
+        else:
             released, delivered = (min(each, pubend.position) for each in total)
             pubend.released(released, delivered)
             self._streams[name].lose(pubend.lost)

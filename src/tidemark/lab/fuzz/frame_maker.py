@@ -22,6 +22,7 @@ from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.schema import Schema
 from tidemark.ticks import TICK_FIRST, CheckpointToken
 from tidemark.wire.codec import LAYOUTS, encode
+from tidemark.wire.frames import Together
 
 #: every kind of frame
 KINDS: tuple[type[Any], ...] = tuple(layout.frame for layout in LAYOUTS)
@@ -91,8 +92,11 @@ class FrameMaker:
         values, chance = self._values, self._chance
         arguments = get_args(hint)
         if isinstance(hint, UnionType) or (arguments and NoneType in arguments):
-            (some,) = [each for each in arguments if each is not NoneType]
-            return None if chance.random() < 0.3 else self._value(name, some)
+            if NoneType in arguments and chance.random() < 0.3:
+                return None
+            # A frame of several others has none of its own kind in it.
+            some = [each for each in arguments if each not in (NoneType, Together)]
+            return self._value(name, chance.choice(some) if len(some) > 1 else some[0])
         if hint is bool:
             return chance.random() < 0.5
         if hint is int:

@@ -132,6 +132,8 @@ class ThinBed:
                 "broker.name": name,
                 "storage.data_dir": str(self._directory / name),
                 "http.listen": "",
+                # The two networks are of this benchmark alone.
+                "security.allow_open_network": "true",
                 "log.format": "json",
             }
             module = "tidemark.lab.bench.processes.broker_process"
