@@ -41,6 +41,8 @@ async def test_many_that_catch_up_one_after_the_other_ask_the_pubend_once(tmp_pa
         for name in names:
             async with tm.subscribe("trades", durable=name):
                 pass
+        known = shb.runtime.broker.known_from
+        await until(lambda: all(known(name, "main") is not None for name in names))
         for n in range(EVENTS):
             await publisher.publish("trades", {"n": n, "text": "x" * 500})
         asked: list[int] = []

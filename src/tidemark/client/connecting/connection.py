@@ -76,6 +76,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._on_writable = on_writable
         self._ping_seconds = ping_seconds
         self.welcome: asyncio.Future[Welcome] = self._loop.create_future()
+        #: done when the socket is closed, which with TLS is some time after the connection has ended
+        self.closed: asyncio.Future[None] = self._loop.create_future()
         #: why the connection ended
         self.lost: asyncio.Future[Exception] = self._loop.create_future()
         #: Rest was sent: nothing more is sent on this connection
@@ -185,6 +187,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is closed."""
+        if not self.closed.done():
+            self.closed.set_result(None)
         self.is_closed_well = exc is None and not self.lost.done()
         reason = f": {exc}" if exc else " by the broker"
         self._over(NotConnectedError(f"the connection was closed{reason}"))

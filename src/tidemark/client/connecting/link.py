@@ -29,6 +29,8 @@ HANDSHAKE_SECONDS = 10.0
 STAGGER_SECONDS = 0.25
 #: A connection that lived this long was a good one: the next is tried at once.
 STEADY_SECONDS = 1.0
+#: A broker has this long to close a connection over TLS that the client closes.
+GOODBYE_SECONDS = 2.0
 #: Addresses that brokers have named, beyond those that the application gave.
 NAMED_MAX = 64
 
@@ -84,6 +86,8 @@ class Link:
         self._backoff = backoff
         self._ping_seconds = ping_seconds
         self._connection: BrokerConnection | None = None
+        #: done, and gone from here, when the socket of a connection with TLS is closed
+        self._encrypted: set[asyncio.Future[None]] = set()
         self._task: asyncio.Task[None] | None = None
         #: address -> why the last attempt to connect there failed
         self._errors: dict[SocketAddress, Exception] = {}
@@ -153,6 +157,9 @@ class Link:
             with suppress(asyncio.CancelledError):
                 await self._task
             self._task = None
+        if self._encrypted:
+            # Both sides say goodbye over TLS, which takes a round trip.
+            await asyncio.wait(self._encrypted, timeout=GOODBYE_SECONDS)
 
     async def _run(self, first: asyncio.Future[Welcome]) -> None:
         loop = asyncio.get_running_loop()
@@ -274,6 +281,9 @@ class Link:
                     ssl=self._credentials.tls,
                     server_hostname=address.host if self._credentials.tls is not None else None,
                 )
+                if self._credentials.tls is not None:
+                    self._encrypted.add(connection.closed)
+                    connection.closed.add_done_callback(self._encrypted.discard)
                 try:
                     await connection.welcome
                 except BaseException:
