@@ -31,6 +31,7 @@ from tidemark.wire.frames import (
     Published,
     Refused,
     Subscribe,
+    Subscribed,
     Topic,
     Unsubscribe,
     Unsubscribed,
@@ -311,3 +312,17 @@ def test_a_frame_that_is_not_known_to_be_harmless_is_denied() -> None:
 def test_every_question_says_who_may_ask_it() -> None:
     assert {"status", "propose", "config", "topics"} <= RIGHTS.keys()
     assert {*RIGHTS.values()} == {"everyone", "monitor", "pipeline", "administer"}
+
+
+def test_a_passing_subscription_of_another_user_keeps_no_owner_out_of_its_name() -> None:
+    richer = AccessDocument.parse(RULES.replace("[users.bob]", "[users.bob]\nclaims = { most = 9 }"), 2)
+    at = desk()
+    at.give(AccessChanged(richer))
+    at.gone(BOB)
+    come(at, BOB, richer)
+    assert at.do(BOB, Subscribe("alice.s", "t", "", False, 1_000))
+    effects = at.finish(at.say(ALICE, subscribe("alice.s"))) + at.pass_time(0.3)
+    assert any(isinstance(each, Subscribed) for each in told(effects, ALICE))
+    assert [each.code for each in told(effects, BOB) if isinstance(each, Refused)] == ["taken"]
+    at.gone(BOB)
+    at.gone(ALICE)

@@ -92,6 +92,8 @@ class Sessions:
         if known is not None and known.id in self._leaving:
             self.remove(known)
             known = None
+        if frame.durable and known is not None and not known.durable:
+            known = self._given_way(client, known)
         with self._turn.looking:
             refusal = (
                 self._of_another(client, known)
@@ -112,6 +114,18 @@ class Sessions:
             self._change(client, frame, known)
         else:
             self._connect(client, frame, known)
+
+    def _given_way(self, client: int, known: HostedSubscription) -> HostedSubscription | None:
+        """End a passing subscription of another user under a name that this user may own; return the rest.
+
+        Names of durable subscriptions are granted, other names are not: nobody may keep an owner out.
+        """
+        if self._access.may_touch(client, known.owner):
+            return known
+        if known.client is not None:
+            self._refuse(known.client, known.name, "taken", f"{known.name!r} belongs to another user")
+        self.remove(known)
+        return None
 
     def _of_another(self, client: int, known: HostedSubscription | None) -> tuple[str, str] | None:
         """Return the code and the reason if the subscription belongs to another principal; else None."""
