@@ -28,7 +28,6 @@ from tidemark.matching.selectors.tree import FALSE, TRUE, And, Node, Not, Or, To
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.publisher_names import is_made
 
-
 #: Topic patterns with the names of the fields that are hidden there. Who have equal ones are served together.
 Hidden = tuple[tuple[str, tuple[str, ...]], ...]
 

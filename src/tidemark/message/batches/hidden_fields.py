@@ -2,8 +2,8 @@
 
 A hidden field is not blanked out but left out: the messages are written anew in the schema that is left when
 the field is taken out, so that nothing of it, and not even that it was there, can be read from them. Readers
-resolve that schema as they resolve any other version of the topic (`message.evolve`), by which the field reads
-as absent.
+resolve that schema as they resolve any other version of the topic (`message.evolve`), by which the field
+reads as absent.
 
 Only fields of the whole event can be hidden, not fields inside them. Messages are written anew a batch at a
 time: the multi-choice code of each distinct case is translated once, and the values that stay are copied in
@@ -168,7 +168,7 @@ def _matched(left: Schema, source: Schema) -> list[tuple[Leaf, Leaf]] | None:
 
 @dataclass(frozen=True, slots=True)
 class _TupleLeft:
-    """What is left of a tuple: which field each field was (-1 for one that holds a place), and their plans."""
+    """What is left of a tuple: which field each one was, and its plan; -1 for one that holds a place."""
 
     fields: tuple[tuple[int, _Plan], ...]
 
