@@ -124,9 +124,12 @@ def test_all_who_share_what_is_hidden_share_one_stripped_batch(monkeypatch: pyte
     at.pass_time(0.3)
     written: list[int] = []
     rewrite = hidden_fields._rewritten
-    monkeypatch.setattr(
-        hidden_fields, "_rewritten", lambda batch, of: written.append(batch.count) or rewrite(batch, of)
-    )
+
+    def counted(batch: EventBatch, hidden: Any) -> EventBatch:
+        written.append(batch.count)
+        return rewrite(batch, hidden)
+
+    monkeypatch.setattr(hidden_fields, "_rewritten", counted)
     effects = publish(at, trade("A"), trade("B", 9))
     assert written == [2]
     assert symbols(told(effects, ALICE)) == symbols(told(effects, ANNA)) == ["A", "B"]
