@@ -6,7 +6,6 @@ import asyncio
 import json
 import socket
 import threading
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -278,7 +277,7 @@ def test_a_newer_link_of_the_same_neighbour_ends_the_one_before(tmp_path: Path) 
 
 
 class HandClock:
-    """The clock of a broker's server, which the test moves by hand: how loaded the machine is does not count."""
+    """The clock of a broker's server, moved by hand: how loaded the machine is does not count."""
 
     def __init__(self, node: Node) -> None:
         """From now on the server of this node goes by this clock."""
