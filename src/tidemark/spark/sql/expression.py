@@ -103,8 +103,9 @@ def plain_conjuncts(tree: Node, fields: FieldTypes, *, column: Callable[[Path], 
             case _:
                 continue
         for op, path, value in tests:
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if is_number and op != "<>" and type_at(path, fields) == DOUBLE:
+            if op == "<>" or type_at(path, fields) != DOUBLE:
+                continue
+            if isinstance(value, int | float) and not isinstance(value, bool):
                 found.append(f"{column(path)} {op} {double_text(float(value))}")
     return found
 
