@@ -279,7 +279,9 @@ def test_a_newer_link_of_the_same_neighbour_ends_the_one_before(tmp_path: Path) 
 
 def test_a_neighbour_that_does_not_answer_is_dead_and_one_that_does_is_not(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
-        node, leaf = await linked(stage, tmp_path, links__ping="20ms", links__idle="20ms", links__silence="500ms")
+        node, leaf = await linked(
+            stage, tmp_path, links__ping="20ms", links__idle="20ms", links__silence="500ms"
+        )
         for _ in range(10):
             await leaf.say(Pong((await leaf.hear(Ping)).stamp))
         assert "leaf" in node.runtime.peers

@@ -431,6 +431,9 @@ class Broker:
             case Knowledge():
                 if peer == stream.upstream:
                     self._knowledge(frame, stream)
+                    self._overlay.reached(frame.pubend)
+                elif frame.first:
+                    self._overlay.passed_on(peer, frame)
             case Nack(_, ranges, version):
                 stream.nacked(peer, ranges, version=version)
             case AckExpected(pubend, tick):

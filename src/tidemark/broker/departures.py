@@ -66,11 +66,13 @@ class Departures:
     def _joined(self, peer: str, frame: Knowledge, until: int) -> tuple[int, Knowledge]:
         """Return first-time knowledge together with the silence before it that waits, and until when."""
         waiting = self._patient.get(peer, [])
+        place = frame.pubend, frame.version, frame.base
+        if frame.base == frame.upto or frame.damaged:
+            return until, frame
         for at, (since, each) in enumerate(waiting):
-            if isinstance(each, Knowledge) and each.pubend == frame.pubend and each.upto == frame.base:
-                if each.version == frame.version and frame.base < frame.upto and not frame.damaged:
-                    del waiting[at]
-                    return since, replace(frame, base=each.base, lost=max(each.lost, frame.lost))
+            if isinstance(each, Knowledge) and (each.pubend, each.version, each.upto) == place:
+                del waiting[at]
+                return since, replace(frame, base=each.base, lost=max(each.lost, frame.lost))
         return until, frame
 
     def leave(self, now: int) -> list[Effect]:
