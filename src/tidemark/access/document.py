@@ -19,6 +19,7 @@ from tidemark.access.verifier import Verifier
 from tidemark.errors import AccessError, TidemarkError
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern
+from tidemark.message.types import NAME_BYTES_MAX
 
 #: Bytes of a document: it travels in one frame.
 DOCUMENT_BYTES_MAX = 4 << 20
@@ -63,6 +64,8 @@ class Role:
     write: Rules = field(default_factory=_none)
     #: the same, for whoever has this role whatever else other roles let it see
     restrict: Rules = field(default_factory=_none)
+    #: topic pattern -> names of fields that whoever has this role does not see, whatever other roles show
+    hide: Mapping[str, tuple[str, ...]] = field(default_factory=_none)
     #: publish, subscribe or declare -> topic patterns that are denied, whatever other roles grant
     deny: Mapping[str, tuple[str, ...]] = field(default_factory=_none)
 
@@ -153,6 +156,7 @@ def _role(name: str, given: dict[str, Any]) -> Role:
         read=_rules(given, "read", where),
         write=_rules(given, "write", where),
         restrict=_rules(given, "restrict", where),
+        hide=_hidden(given, where),
         deny=MappingProxyType({kind: _patterns(deny, kind, f"{where}.deny") for kind in deny}),
     )
 
@@ -232,6 +236,28 @@ def _rules(given: Mapping[str, Any], key: str, where: str) -> Rules:
         _check_pattern(pattern, f"{where}.{key}")
         _check_rule(rule, f'{where}.{key}."{pattern}"')
     return MappingProxyType(dict(value))
+
+
+def _hidden(given: Mapping[str, Any], where: str) -> Mapping[str, tuple[str, ...]]:
+    value = given.get("hide", {})
+    if not isinstance(value, dict):
+        raise AccessError(f'{where}.hide is not a table of fields: write hide."PATTERN" = ["FIELD"]')
+    if len(value) > ENTRIES_MAX:
+        raise AccessError(f"{where}.hide has {len(value)} entries, more than {ENTRIES_MAX}")
+    for pattern in value:
+        _check_pattern(pattern, f"{where}.hide")
+        for name in _texts(value, pattern, f"{where}.hide"):
+            _check_hidden(name, f'{where}.hide."{pattern}"')
+    return MappingProxyType({pattern: tuple(names) for pattern, names in value.items()})
+
+
+def _check_hidden(name: str, where: str) -> None:
+    if not 0 < len(name.encode(errors="surrogatepass")) <= NAME_BYTES_MAX:
+        raise AccessError(f"{where}: the name of a field has 1 to {NAME_BYTES_MAX} bytes")
+    if name.startswith("_"):
+        raise AccessError(f"{where}: {name!r} is a header, or a field without a name, and cannot be hidden")
+    if "." in name:
+        raise AccessError(f"{where}: {name!r} is inside a field: hide the whole field {name.split('.')[0]!r}")
 
 
 def _check_rule(rule: str, where: str) -> None:

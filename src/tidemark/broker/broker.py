@@ -140,7 +140,7 @@ class Broker:
         self._cache = DiskCache(turn, config.cache_bytes_max)
         self._access = AccessControl(config.access, registry, turn)
         self._interests = Interests(config.incarnation, registry, turn)
-        self._fetching = Fetching(self._pubends, self._streams, registry, turn)
+        self._fetching = Fetching(self._pubends, self._streams, registry, turn, self._access.fetched)
         self._overlay = Overlay(config, self._streams, self._interests, turn)
         self._reports = ReleaseReports(
             config.name,
@@ -155,7 +155,13 @@ class Broker:
         self._host = Host(registry, self._interests, turn, config.host_policy, self._fetching, self._reports)
         self._reports.consumption = self._host.acknowledgements
         self._topics = Topics(
-            registry, turn, self._overlay, self._host, config.topic_limits, config.client_limits.topics
+            registry,
+            turn,
+            self._overlay,
+            self._host,
+            config.topic_limits,
+            config.client_limits.topics,
+            self._access.versions,
         )
         self._preparation = Preparation(registry, self._topics, self._host.audience)
         for name in config.layout.pubends:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,14 @@ from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.errors import ConfigError, EventsLostError, NotConnectedError, SelectorError
 from tidemark.message.batches.batch import EventBatch
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.archive.archive import Archive
 from tidemark.spark.options import source_options
 from tidemark.spark.source import scan as scan_module
+from tidemark.spark.source.archived import SizedRange
+from tidemark.spark.source.partitions import TickRange
 from tidemark.spark.source.scan import Planner, SourceScan, topic_columns_of
-from tidemark.spark.topic_columns import arrow_columns
+from tidemark.spark.topic_columns import TopicColumns, arrow_columns
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
 
@@ -201,6 +204,18 @@ class KeptEvents:
             if chosen.any():
                 yield batch.take(chosen)
 
+    def reach(self, pubend: str) -> int:
+        assert pubend == "main"
+        return self._upto
+
+    def parts(self, ranges: Sequence[TickRange], wanted: TopicSelector) -> list[SizedRange]:
+        assert wanted.pattern == "trades"
+        return [SizedRange(each, 1) for each in ranges]
+
+    def rows(self, ranges: Sequence[TickRange], columns: TopicColumns) -> Iterator[TickRange]:
+        assert columns.pattern == "trades"
+        return iter(ranges)
+
 
 def test_what_was_let_go_comes_from_the_archive_without_a_seam(
     node: LiveNode, tm: sync.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -216,7 +231,7 @@ def test_what_was_let_go_comes_from_the_archive_without_a_seam(
     monkeypatch.setattr(scan_module, "archive_at", lambda path: archive if path == str(tmp_path) else None)
     query = scan(node, selector="price >= 10", archive=str(tmp_path))
     planner = Planner(query)
-    before = planner.everything()
+    before = planner.partitions(planner.initial(), planner.newest())
     for upto in (ticks[20], ticks[-1] + 3):
         let_go(tm, upto)
         assert [row["_tick"] for row in rows(query)] == (ticks + more)[10:]

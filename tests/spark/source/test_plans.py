@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tidemark.errors import ConfigError, EventsLostError
 from tidemark.spark.options import Start
+from tidemark.spark.source.archived import NoArchive
 from tidemark.spark.source.offsets import check_gaps, initial, latest, pubend_extents
-from tidemark.spark.source.partitions import PARTITION_BYTES, TickRange, split, split_evenly
-from tidemark.spark.source.reading import NoArchive
+from tidemark.spark.source.partitions import PARTITION_BYTES, TickRange, split
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
 from tidemark.wire.answers import PubendStatus
@@ -115,10 +115,10 @@ class Records:
 def test_ranges_tile_the_whole(ticks: list[int], share: int, base: int) -> None:
     log, whole = Records(ticks), TickRange("p", base, max(501, *ticks))
     per_tick = share * PARTITION_BYTES / (whole.upto - min(ticks) + 1)
-    for parts in (split(whole, lambda _: per_tick, log.probe), split_evenly(whole, max(base, min(ticks)))):
-        assert [part.base for part in parts] == [whole.base, *[part.upto for part in parts[:-1]]]
-        assert parts[-1].upto == whole.upto
-        assert all(part.base < part.upto for part in parts)
+    parts = split(whole, lambda _: per_tick, log.probe)
+    assert [part.base for part in parts] == [whole.base, *[part.upto for part in parts[:-1]]]
+    assert parts[-1].upto == whole.upto
+    assert all(part.base < part.upto for part in parts)
 
 
 def test_little_is_read_by_one_task() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tidemark.access.rights import Hidden
 from tidemark.broker.effects import SelectorSince
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import TICK_MAX, CheckpointToken
@@ -61,6 +62,8 @@ class HostedSubscription:
     owner: str = ""
     #: what the principal of the present connection may see, as a selector; "" is everything
     seen: str = ""
+    #: the fields that are hidden from the principal of the present connection
+    hidden: Hidden = ()
     #: the present connection; None while the subscriber is away
     client: int | None = None
     #: bytes of events it can take before it grants more; below 0 when the last part was larger

@@ -36,7 +36,7 @@ class Changeover:
             self.frames.append(frame)
 
     def is_due(self, reached: int, now: int) -> bool:
-        """Return whether to change over: the old way has `reached` the start of the new one, or time is up."""
+        """Return whether to change over: the old way has `reached` the new one, or it is late."""
         size = sum(len(frame.batch.data) for frame in self.frames if frame.batch is not None)
         if now >= self.until or len(self.frames) > WAITING_MAX or size > WAITING_BYTES_MAX:
             return True

@@ -15,13 +15,9 @@ from tidemark.message.schema import Schema
 from tidemark.spark.archive.reader import Snapshot
 from tidemark.spark.archive.state import ArchiveTopics
 from tidemark.spark.archive.table import DataFile, root_of
-from tidemark.spark.history_frames.sql import (
-    could_match,
-    field_text,
-    matching_texts,
-    member_types,
-    of_topics_text,
-)
+from tidemark.spark.archive_scan.plain_columns import member_types
+from tidemark.spark.archive_scan.pruning import Pruning
+from tidemark.spark.history_frames.sql import field_text, matching_texts, of_topics_text
 from tidemark.spark.sql.text import column_text, string_text
 from tidemark.spark.topic_columns import HEADERS, TopicColumns
 from tidemark.ticks import TICK_MAX, TICK_MIN
@@ -60,6 +56,7 @@ class TableScan:
         self._topics = [topics[name] for name in self._known if pattern.matches(name)]
         #: `untranslated` are the topics for which the selector has no Spark SQL
         self._texts, self.untranslated = matching_texts(self._layout, self._topics, query.columns.selector)
+        self._pruning = Pruning(self._layout, self._topics, query.columns.selector)
         self.files = [each for each in archived.files[root] if self._could_have(each)]
 
     def reads(self) -> list[FileRead]:
@@ -123,6 +120,4 @@ class TableScan:
         low, high = file.ticks
         if high <= self._query.base or low > self._query.upto:
             return False
-        return any(
-            could_match(file, self._layout, topic, self._query.columns.selector) for topic in self._topics
-        )
+        return self._pruning.could_have(file)
