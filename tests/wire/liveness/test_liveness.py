@@ -65,7 +65,8 @@ def test_a_link_that_was_busy_a_moment_ago_is_asked_about_soon_and_then_ever_lat
     step = 1 / 64
     for at in range(1, 65):
         side.hear(step * at)
-    steps, waited, now = [], 0, 1.0
+    steps: list[int] = []
+    waited, now = 0, 1.0
     while len(steps) < 5:
         now, waited = now + step, waited + 1
         if asks(side, now):
