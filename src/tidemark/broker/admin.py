@@ -242,6 +242,7 @@ class Admin:
                 pubend: self._progress(subscription, pubend, constream, owed.get((subscription.id, pubend)))
                 for pubend, constream in sorted(self._host.constreams.items())
             },
+            over_quota=subscription.is_over_quota,
         )
 
     def _progress(
