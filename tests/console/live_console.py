@@ -100,13 +100,18 @@ class Stream:
         self.retry = 0
 
     def next(self) -> tuple[str, Any] | None:
-        """The type and data of the next event that a page would get; None when the stream has ended."""
+        """The type and the JSON of the next event that a page would get; None when the stream has ended."""
+        kind, data = self.raw()
+        return (kind, json.loads(data)) if data else None
+
+    def raw(self) -> tuple[str, str]:
+        """The type and data of the next event; no data when the stream has ended."""
         kind, data = "message", ""
         while line := self._answer.readline():
             text = line.decode().rstrip("\n")
             if not text:
                 if data:
-                    return kind, json.loads(data)
+                    return kind, data
                 kind = "message"
             elif text.startswith("id: "):
                 self.last_id = text[4:]
@@ -116,7 +121,7 @@ class Stream:
                 data += text[6:]
             elif text.startswith("retry: "):
                 self.retry = int(text[7:])
-        return None
+        return kind, ""
 
     def wait_open(self) -> None:
         """Wait until the console has said the first thing: the subscription is open then."""

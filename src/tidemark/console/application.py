@@ -25,8 +25,11 @@ from tidemark.console.door.streams import Streams
 from tidemark.console.door.web_sockets import serve_socket
 from tidemark.console.guard import Guard, is_loopback
 from tidemark.console.options import ConsoleOptions
+from tidemark.console.pages.routes import page_routes
+from tidemark.console.pages.site import Site
 from tidemark.console.problems import ProblemError, problem_of
 from tidemark.console.sessions import COOKIE, Sessions
+from tidemark.console.watch import Watches
 from tidemark.errors import TidemarkError
 
 #: status of an answer -> headers that say what to do
@@ -98,18 +101,21 @@ def make_application(options: ConsoleOptions) -> Starlette:
     connections = Connections(options.url)
     sessions = Sessions(time.monotonic)
     door = Door(options, connections, sessions)
-    routes = door.routes()
+    watches = Watches(connections, options.url)
+    routes = [*door.routes(), *page_routes(Site(options, connections, sessions, watches))]
     if options.pages is not None:
         routes.append(Mount("/pages", StaticFiles(directory=options.pages, html=True)))
 
     @asynccontextmanager
     async def lifespan(application: Starlette) -> AsyncIterator[None]:
         del application
-        tidying = asyncio.ensure_future(_tidy(connections))
+        tasks = [asyncio.ensure_future(_tidy(connections)), asyncio.ensure_future(watches.run())]
         try:
             yield
         finally:
-            tidying.cancel()
+            for task in tasks:
+                task.cancel()
+            await watches.close()
             await connections.close()
 
     return Starlette(

@@ -21,6 +21,8 @@ class Session:
     caller: Caller
     made: float
     used: float
+    #: what the next page shows: the change that was just made
+    told: str = ""
     #: the token of its forms
     form_token: str = field(default_factory=lambda: token_urlsafe(24), repr=False)
 
