@@ -65,8 +65,6 @@ from tidemark.wire.questions import PAGE_ITEMS_MAX, Answered, Question, read_pag
 TIMEOUT_SECONDS = 30.0
 CONNECT_SECONDS = 10.0
 LEASE_SECONDS = 60.0
-#: The fingerprint of no shape: whoever asks for it wants to know of an open topic only that it is open.
-NO_SHAPE = 0
 #: Bytes that a broker reads from its log for one answer of `_fetch`.
 FETCH_BYTES = 4 << 20
 _PLAIN = EventOptions()
@@ -501,12 +499,6 @@ class Client:
         return json.loads(await within(asked, f"the answer to {name!r}", self._seconds(timeout)))
 
     # For Tidemark's own pipeline and console.
-
-    async def _describe(self, topic: str) -> Topic:
-        """Ask what a topic is: whether it is open, and if it is not, all its schemas."""
-        self._welcome()
-        asked = self._topics.describe(topic, (NO_SHAPE,))
-        return await within(asked, f"the question for {topic!r}", self._timeout)
 
     async def _fetch(
         self,

@@ -24,6 +24,7 @@ DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
     "--origin", "origins", metavar="URL", multiple=True, help="A site whose pages may use the HTTP door."
 )
 @click.option("--pages", type=DIRECTORY, help="Serve your own pages of this directory under /pages/.")
+@click.option("--attached", is_flag=True, hidden=True, help="End when standard input is closed.")
 @BROKER
 @JSON
 def console(
@@ -33,6 +34,7 @@ def console(
     names: tuple[str, ...],
     origins: tuple[str, ...],
     pages: Path | None,
+    attached: bool,
     url: str,
     as_json: bool,
 ) -> None:
@@ -52,6 +54,7 @@ def console(
     from tidemark.console.options import ConsoleOptions
     from tidemark.console.serving import run_console
     from tidemark.node.config.units import parse_address
+    from tidemark.node.process.parent import end_with_input
 
     if (certificate is None) != (key is None):
         raise click.UsageError("--certificate and --key go together")
@@ -76,4 +79,6 @@ def console(
             )
         sys.stdout.flush()
 
+    if attached:
+        end_with_input()
     run_console(options, ready)

@@ -28,6 +28,8 @@ KEY_CHARACTERS_MAX = 255
 VALIDITY_SECONDS_MAX = 366 * 86_400.0
 #: Keys whose bodies are remembered, to tell a repetition from another request under the same key.
 KEYS_MAX = 16_384
+#: The fingerprint of no shape: whoever asks for it wants to know of an open topic only that it is open.
+NO_SHAPE = 0
 _PARAMETERS = {"key", "priority", "validity"}
 
 
@@ -75,7 +77,7 @@ class Publishing:
 
 async def topic_form(client: Client, topic: str) -> TopicForm:
     """Return how values of a topic are written; a topic that does not exist yet takes any fields."""
-    answer = await client._describe(topic)
+    answer = await client._topics.describe(topic, (NO_SHAPE,))
     is_declared = bool(answer.schemas) and not answer.is_open
     return TopicForm(topic, Schema.parse(answer.schemas[-1]) if is_declared else None)
 
