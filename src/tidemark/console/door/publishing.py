@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tidemark.client.client import Client
+from tidemark.client.connecting.pending_requests import within
 from tidemark.console.callers import Caller, Connections
 from tidemark.console.door.bodies import TopicForm, values_of
 from tidemark.console.door.requests import number_of, plain_headers, read_body
@@ -28,6 +29,8 @@ KEY_CHARACTERS_MAX = 255
 VALIDITY_SECONDS_MAX = 366 * 86_400.0
 #: Keys whose bodies are remembered, to tell a repetition from another request under the same key.
 KEYS_MAX = 16_384
+#: A broker has so long to say what a topic is.
+DESCRIBE_SECONDS = 10.0
 #: The fingerprint of no shape: whoever asks for it wants to know of an open topic only that it is open.
 NO_SHAPE = 0
 _PARAMETERS = {"key", "priority", "validity"}
@@ -76,8 +79,12 @@ class Publishing:
 
 
 async def topic_form(client: Client, topic: str) -> TopicForm:
-    """Return how values of a topic are written; a topic that does not exist yet takes any fields."""
-    answer = await client._topics.describe(topic, (NO_SHAPE,))
+    """Return how values of a topic are written; a topic that does not exist yet takes any fields.
+
+    NotConnectedError if there is no broker now, TimedOutError if it does not answer.
+    """
+    asked = f"the question for {topic!r} to {client.broker}"
+    answer = await within(client._topics.describe(topic, (NO_SHAPE,)), asked, DESCRIBE_SECONDS)
     is_declared = bool(answer.schemas) and not answer.is_open
     return TopicForm(topic, Schema.parse(answer.schemas[-1]) if is_declared else None)
 
