@@ -1,8 +1,8 @@
 """HostileStrangers: clients and neighbours that say to a broker what no client or neighbour should say.
 
 What they say must be refused or do no harm: a neighbour is believed in its place only
-(`broker.overlay.trust`), and lies about that are not told here. Frames reach the broker as values, so that what the decoder
-refuses is not tried here; the fuzzer does that (`lab.fuzz`).
+(`broker.overlay.trust`), and lies about that place are not told here. Frames reach the broker as values, so
+that what the decoder refuses is not tried here; the fuzzer does that (`lab.fuzz`).
 """
 
 from __future__ import annotations
