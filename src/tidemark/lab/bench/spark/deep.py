@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SUBSCRIBERS = 1_000
-TIMES_MAX = 3.0
+TIMES_MAX = 2.0
 #: Number of Spark jobs for one subscriber each from which the time of all of them is extrapolated.
 JOBS = 3
 #: One event of this many is for a subscriber.
