@@ -1,4 +1,4 @@
-"""Topics that are removed and created again: what clients are told, what spreads, and which events are read how."""
+"""Topics that are removed and created again: what clients are told, what spreads, and how events are read."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ def test_a_removed_topic_takes_no_events_and_says_what_to_do() -> None:
     assert isinstance(refused, Refused)
     assert refused.code == "removed"
     assert "tidemark topic create t" in refused.reason
-    for is_open in (True, False):  # as a publisher declares the shape of its event, and an older client anything
+    # As a publisher declares the shape of its event, and as an older client declares anything.
+    for is_open in (True, False):
         (refused,) = at.do(1, Topic("t", is_open, (FIRST,)))
         assert isinstance(refused, Refused)
         assert refused.code == "removed"
@@ -144,8 +145,8 @@ def test_a_name_cannot_be_created_for_ever() -> None:
 def test_the_order_in_which_neighbours_tell_of_generations_does_not_matter(order: tuple[int, ...]) -> None:
     told_of = [Topic("t", False, (FIRST,)), Topic("t", False, (), 1), Topic("t", False, (OTHER,), 2)]
     at = linked()
-    for each in order:
-        at.finish(at.hear("left", told_of[each]))
+    for place in order:
+        at.finish(at.hear("left", told_of[place]))
     assert at.do(1, Describe("t")) == [Topic("t", False, (OTHER,), 2)]
     assert at.do(1, Describe("t", (fingerprint_of(FIRST),))) == [Topic("t", False, (FIRST,), 1)]
     at.finish(at.hear("right", Topic("t", False, (), 3)))
@@ -218,7 +219,11 @@ def test_a_selector_that_does_not_fit_the_topic_that_came_back_is_told_to_its_su
     assert isinstance(subscribed, Subscribed)
     at.do(2, Subscribe("fits", "t", "n IS NOT NULL", True, 10_000))
     at.do(3, Subscribe("also", "*", "n > 1", True, 10_000))
-    assert [told(at.finish(at.say(9, Topic("t", False, (), 1))), client) for client in (1, 2, 3)] == [[], [], []]
+    assert [told(at.finish(at.say(9, Topic("t", False, (), 1))), client) for client in (1, 2, 3)] == [
+        [],
+        [],
+        [],
+    ]
     effects = at.finish(at.say(9, Topic("t", False, (OTHER,), 2)))
     for client in (1, 3):
         (refused,) = told(effects, client)

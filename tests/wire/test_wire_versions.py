@@ -33,7 +33,14 @@ def test_the_newest_common_version_is_spoken(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_today_there_are_six_versions_for_clients_and_four_for_links() -> None:
-    assert [agree(1, 1), agree(1, 2), agree(2, 3), agree(3, 4), agree(4, 5), agree(5, 7)] == [1, 2, 3, 4, 5, 6]
+    assert [agree(1, 1), agree(1, 2), agree(2, 3), agree(3, 4), agree(4, 5), agree(5, 7)] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]
     assert [agree_link(1, 2), agree_link(2, 3), agree_link(2, 4), agree_link(4, 6)] == [2, 3, 4, 5]
     with pytest.raises(VersionError, match="update the other side"):
         agree_link(1, 1)

@@ -12,7 +12,7 @@ those used last. A new version costs time proportional to that version.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from weakref import ReferenceType, ref
@@ -208,6 +208,13 @@ class Registry:
             found = self._topic(topic, generation, is_open=False).register(schema)
         self._put(found, generation)
         return found
+
+    def take(self, topic: str, schemas: Iterable[Schema], generation: int, *, is_open: bool) -> None:
+        """Add a creation of a topic with all its versions; SchemaError if they do not fit each other."""
+        found = TopicSchemas(self, topic, is_open=is_open, creation=creation_of(generation))
+        for schema in schemas:
+            found.register(schema)
+        self._put(found, generation)
 
     def _put(self, found: TopicSchemas, generation: int) -> None:
         """Keep the versions of a creation, which exists unless it is removed or a later one is known."""
