@@ -73,8 +73,8 @@ def make_topic_columns(
     if not chosen:
         raise ConfigError(f"no topic matches {pattern!r}: create it first, or correct it", key="topic")
     registry = _registry(chosen)
-    names = dict.fromkeys(each.topic for each in chosen)
-    found = [creation for name in names for creation in registry.creations_of(name)]
+    chosen_names = dict.fromkeys(each.topic for each in chosen)
+    found = [creation for name in chosen_names for creation in registry.creations_of(name)]
     _check_selector(found, selector)
     schema = found[0].reader.schema if len(found) == 1 else _merged(found)
     names = _checked_columns(schema, columns, gaps=gaps)
