@@ -183,7 +183,7 @@ def test_the_audit_log_says_who_came_and_what_was_refused_and_no_secret(tmp_path
             await ops.ask(PROPOSE_ACCESS, text=found.text + "\n", base=0)
         async with client_of(node, "paula") as paula, client_of(node, "bob") as bob:
             await paula.create_topic("t.x", "[n: int]")
-            with pytest.raises(RefusedError, match="may not declare or remove the topic 't.x'"):
+            with pytest.raises(RefusedError, match="may not declare or remove the topic"):
                 await bob.remove_topic("t.x")
             await paula.remove_topic("t.x")
         path = tmp_path / "data" / "audit.log"

@@ -104,8 +104,5 @@ def _arguments(ask: Ask) -> dict[str, object]:
     told = {name: value for name, value in given.items() if isinstance(value, str | int | float | bool)}
     if "text" in told:
         told["text"] = sha256(str(told["text"]).encode(errors="replace")).hexdigest()[:16]
-    return {
-        name: _short(value)
-        for name, value in told.items()
-        if name not in ("time", "broker", "what", "question")
-    }
+    ours = ("time", "broker", "what", "question")
+    return {name: _short(value) for name, value in told.items() if name not in ours}
