@@ -143,7 +143,7 @@ class Admin:
     # What concerns those who ask, where there are accounts.
 
     def _topics_page(self, client: int, given: Arguments) -> str:
-        topics = self._topics(_after(given))
+        topics = self._topics(client, _after(given))
         known = (each for each in topics if self._access.may_know(client, each[1].topic))
         return page_of(known, len(self._registry.topics), given)
 
@@ -176,7 +176,7 @@ class Admin:
     def _counted_one(self, subscription: HostedSubscription) -> CountedAnswer:
         return CountedAnswer((subscription,), lambda owed: dumps(self.subscription(subscription, owed)))
 
-    def _topics(self, after: str) -> Iterator[tuple[str, TopicStatus]]:
+    def _topics(self, client: int, after: str) -> Iterator[tuple[str, TopicStatus]]:
         """Yield the topics whose cursors come after `after`, with all versions of their schemas.
 
         A topic that was removed comes too, since its events may still be there, and each creation by itself.
@@ -189,7 +189,8 @@ class Admin:
             found = by_cursor[cursor]
             exists = topics.get(found.topic) is found
             generation = found.creation if exists else removal_of(found.creation)
-            yield cursor, TopicStatus(found.topic, found.is_open, tuple(found.texts.values()), generation)
+            shown = self._access.versions(client, found.topic, found.texts)
+            yield cursor, TopicStatus(found.topic, found.is_open, tuple(shown.values()), generation)
 
     def pubends(self) -> list[PubendStatus]:
         """Return the pubends that this broker hosts."""
@@ -250,6 +251,7 @@ class Admin:
                 pubend: self._progress(subscription, pubend, constream, owed.get((subscription.id, pubend)))
                 for pubend, constream in sorted(self._host.constreams.items())
             },
+            over_quota=subscription.is_over_quota,
         )
 
     def _progress(

@@ -12,7 +12,7 @@ they still are, and so that a neighbour that was away cannot bring back what was
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -55,6 +55,10 @@ class TopicLimits:
     all_bytes_max: int = 64 << 20
 
 
+#: client, topic, the texts of all versions by fingerprint -> those that the client is told of
+VersionsFor = Callable[[int, str, Mapping[int, str]], Mapping[int, str]]
+
+
 class TopicListener(Protocol):
     """A part of the broker that may wait for a topic."""
 
@@ -92,6 +96,7 @@ class Topics:
         listener: TopicListener,
         limits: TopicLimits,
         topics_a_client_max: int,
+        versions_for: VersionsFor,
     ) -> None:
         #: every topic that is known; all parts that match or read events hold it, only this one adds to it
         self._registry = registry
@@ -104,6 +109,7 @@ class Topics:
         #: bytes of the schemas of all topics
         self._bytes = 0
         self._topics_a_client_max = topics_a_client_max
+        self._versions_for = versions_for
         #: client that is connected -> how many topics it was the first to declare
         self._declared: Counter[int] = Counter()
         #: text -> what came of it, of schemas that are declared next, by clients that wait for it
@@ -412,7 +418,7 @@ class Topics:
         if found is None:
             frame = Topic(topic, False, ())
         else:
-            texts = found.texts
+            texts = self._versions_for(client, topic, found.texts)
             chosen = [each for each in shapes if each in texts] if found.is_open and shapes else texts
             told = tuple(texts[each] for each in chosen)
             frame = Topic(topic, found.is_open, told, self._generation_of(found))
