@@ -125,7 +125,7 @@ class Broker:
         self.config = config
         self._turn = turn = Turn()
         self.counters = turn.counters
-        self._departures = Departures()
+        self._departures = Departures(config.silence_patience)
         #: what publishers are told while this broker takes nothing new from them; None while it does
         self._drain_notice = config.drain_notice
         self._woken_at = 0
@@ -447,6 +447,9 @@ class Broker:
             case Knowledge():
                 if peer == stream.upstream:
                     self._knowledge(frame, stream)
+                    self._overlay.reached(frame.pubend)
+                elif frame.first:
+                    self._overlay.passed_on(peer, frame)
             case Nack(_, ranges, version):
                 stream.nacked(peer, ranges, version=version)
             case AckExpected(pubend, tick):
