@@ -200,6 +200,10 @@ class Broker:
         checked = self._access.checked(client, ask)
         return checked if isinstance(checked, Refused) else None
 
+    def rule_misfits(self) -> int:
+        """Return how many rules of access do not fit a topic, as far as that was found out."""
+        return self._access.misfits()
+
     def publish_wait(self, client: int, now: int) -> int:
         """Return for how many microseconds a client has to wait before it may publish; 0 if it may now."""
         return self._access.quotas.wait(client, now)
