@@ -229,7 +229,7 @@ class AccessControl:
             case Describe(topic):
                 may, what = rights.may_know(topic), f"see the topic {topic!r}"
             case Topic(topic):
-                may, what = rights.may_declare(topic), f"declare the topic {topic!r}"
+                may, what = rights.may_declare(topic), f"declare or remove the topic {topic!r}"
             case Offer() | Recalled():
                 may, what = rights.is_pipeline, "keep the archive"
             case Ask(_, what):
