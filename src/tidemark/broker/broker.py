@@ -261,11 +261,10 @@ class Broker:
             raise error  # something else than a frame, or a frame that has had effects already
         self.counters["frames_refused"] += 1
         reason = f"the frame {type(stimulus.frame).__name__} cannot be handled: {error}"
-        cause = error.__cause__ or error
         if isinstance(stimulus, ClientFrameReceived):
-            self._turn.out.add(RefuseClient(stimulus.client, reason, cause))
+            self._turn.out.add(RefuseClient(stimulus.client, reason, error.__cause__ or error))
         else:
-            self._turn.out.add(RefusePeer(stimulus.peer, reason, cause))
+            self._turn.out.add(RefusePeer(stimulus.peer, reason, error.__cause__ or error))
 
     def settle(self) -> list[Effect]:
         """Do the second half of `handle`: deliver, follow, ask and save what the first has made possible."""
@@ -307,9 +306,9 @@ class Broker:
         if isinstance(frame, Fetched):
             return [(frame.base, frame.upto)] if self._fetching.awaits(frame) else []
         stream = self._streams.get(frame.pubend)
-        if stream is None or stream.upstream != peer:
-            return []
-        return stream.awaited(frame.base, frame.upto)
+        if stream is not None and stream.upstream == peer:
+            return stream.awaited(frame.base, frame.upto)
+        return []
 
     def window_bytes(self) -> list[tuple[str, int]]:
         """Return each pubend with the bytes of its window."""
@@ -441,8 +440,7 @@ class Broker:
 
     def _look(self, peer: str, frame: PeerFrame) -> None:
         """Look at a frame of a neighbour, and change nothing: FrameError if it is refused."""
-        with self._turn.looking:
-            self._trust.look(peer, frame)
+        self._trust.look(peer, frame)
         if isinstance(frame, Interest):
             self._interests.look(frame)
         elif isinstance(frame, Fetch):
@@ -466,8 +464,7 @@ class Broker:
                 if peer == stream.upstream and stream.ack_expected(tick):
                     self._reports.ack_expected(pubend, tick)
             case Release(pubend, rows):
-                believed = [row for row in rows if self._trust.heard_row(peer, pubend, row)]
-                self._reports.released(peer, pubend, believed)
+                self._reports.released(peer, pubend, self._trust.believed(peer, pubend, rows))
             case Heard():
                 if self._trust.may_answer(frame.pubend, peer):
                     self._reports.heard(frame)
@@ -528,8 +525,7 @@ class Broker:
             case Ask():
                 self._admin.asked(client, frame)
             case _:
-                kind = type(frame).__name__
-                refused = Refused(kind, "", "frame", "a broker says this, not a client")
+                refused = Refused(type(frame).__name__, "", "frame", "a broker says this, not a client")
                 self._turn.out.add(SendClient(client, refused))
 
     def _publish(self, client: int, frame: Publish) -> None:
@@ -596,8 +592,7 @@ class Broker:
         for name, pubend in self._pubends.items():
             pubend.beat()
             pubend.expire()
-            tick = pubend.announcement()
-            if tick is not None:
+            if (tick := pubend.announcement()) is not None:
                 self._streams[name].ack_expected(tick)
         self._reports.wake()
         if now - self._pfs_synced_at >= self.config.pfs_sync:

@@ -13,6 +13,7 @@ behind it, and of pubends that come from its side. It is not believed beyond tha
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from tidemark.broker.config import BrokerConfig
@@ -73,7 +74,11 @@ class Trust:
         self._sequences: dict[str, int] = {}
 
     def look(self, peer: str, frame: PeerFrame) -> None:
-        """Raise NeighbourError if `peer` says what no honest broker says. Changes nothing but counters."""
+        """Raise FrameError if `peer` says what no honest broker says. Changes nothing but counters."""
+        with self._turn.looking:
+            self._look(peer, frame)
+
+    def _look(self, peer: str, frame: PeerFrame) -> None:
         match frame:
             case Hello(broker, incarnation):
                 known = self._overlay.last_life(peer)
@@ -102,8 +107,11 @@ class Trust:
             case _:
                 pass  # nothing in it can leap
 
-    def heard_row(self, peer: str, pubend: str, row: ReleaseRow) -> bool:
-        """A neighbour tells how far a host is; return whether that counts: if the host is behind it."""
+    def believed(self, peer: str, pubend: str, rows: Iterable[ReleaseRow]) -> list[ReleaseRow]:
+        """A neighbour tells how far hosts are; return the rows that count: those of hosts behind it."""
+        return [row for row in rows if self._is_believed(peer, pubend, row)]
+
+    def _is_believed(self, peer: str, pubend: str, row: ReleaseRow) -> bool:
         if row.host == self._me:
             return False  # a row of this broker that has gone in a circle
         if not self._overlay.routing.is_behind(pubend, row.host, peer):
