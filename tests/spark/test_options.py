@@ -40,7 +40,9 @@ def test_names_of_options_may_be_capitalised_in_any_way() -> None:
         ("columns", "a,,b", "list of different columns"),
         ("start", "yesterday", "2026-01-31T12:00:00Z"),
         ("start", "tm1.garbage", "token"),
-        ("archive", "s3://bucket/x", "mounted here"),
+        ("archive", "hdfs://host/x", "neither a mounted directory"),
+        ("archive", "s3://key:secret@bucket/x", "neither credentials nor parameters"),
+        ("archive", "s3:bucket", "write s3://BUCKET/FOLDER"),
         ("retrySeconds", "-1", "number of seconds"),
     ],
 )

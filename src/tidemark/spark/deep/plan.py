@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-
-import pyarrow.parquet as pq
 
 from tidemark.matching.topics import TopicPattern
 from tidemark.spark.archive.reader import Snapshot, could_have, gaps_in, snapshot
 from tidemark.spark.archive.state import load_state
-from tidemark.spark.archive.table import DataFile, disk_errors
+from tidemark.spark.archive.table import DataFile
 from tidemark.spark.deep.tasks import Slice
+from tidemark.spark.locations import Place
+from tidemark.spark.stores.folder import StoredFile
 from tidemark.ticks import TICK_MIN
 from tidemark.ticks.tick import Range
 
@@ -24,7 +23,7 @@ from tidemark.ticks.tick import Range
 SLICE_BYTES = 8 << 20
 
 
-def current_snapshot(path: Path) -> Snapshot:
+def current_snapshot(path: Place) -> Snapshot:
     """The archive as it is now, with a `released` that is at least as new as the list of its files."""
     archived = snapshot(path)
     # The state names removed history before its files go, so it explains what the list of files lacks.
@@ -47,9 +46,9 @@ def slices(
 
 
 def _slice(archived: Snapshot, pubend: str, base: int, upto: int, files: Sequence[DataFile]) -> Slice:
-    of_root: dict[str, tuple[str, ...]] = {}
+    of_root: dict[str, tuple[StoredFile, ...]] = {}
     for each in files:
-        of_root[each.root] = (*of_root.get(each.root, ()), str(archived.location(each).absolute()))
+        of_root[each.root] = (*of_root.get(each.root, ()), archived.location(each))
     size = sum(min(each.bytes, SLICE_BYTES) for each in files)
     gone = tuple(gaps_in(archived.state, pubend, base, upto))
     return Slice(pubend, base, upto, of_root, size, gone, archived.state.released)
@@ -76,7 +75,7 @@ def _ends(archived: Snapshot, file: DataFile) -> list[Range]:
     if file.bytes < 2 * SLICE_BYTES:
         return [(int(bounds[1]), file.bytes)]
     at = archived.location(file)
-    with disk_errors(at), pq.ParquetFile(at) as parquet:
+    with at.errors(), at.parquet() as parquet:
         share = file.bytes // max(1, parquet.num_row_groups)
         column = parquet.schema_arrow.get_field_index("_tick")
         stats = [

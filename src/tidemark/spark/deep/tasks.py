@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.message.topic_selector import TopicSelector
+from tidemark.spark.stores.folder import Folder, StoredFile
 from tidemark.ticks.tick import Range
 from tidemark.wire.answers import TopicStatus
 from tidemark.wire.json_objects import dumps
@@ -38,8 +39,7 @@ class Slice:
     pubend: str
     base: int
     upto: int
-    #: root -> absolute paths
-    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    files: Mapping[str, tuple[StoredFile, ...]] = field(default_factory=dict)
     #: about how much of the files is read
     bytes: int = 0
     #: what of the range the archive lacks
@@ -53,8 +53,8 @@ class ScanWork:
     """What all slices of a scan need; Spark carries it to wherever slices are read."""
 
     scan: str
-    #: the directory of the spool
-    spool: str
+    #: the folder of the spool
+    spool: Folder
     #: topics as a broker describes them
     topics: tuple[TopicStatus, ...]
     #: root -> the columns of its table, as an Arrow schema in bytes

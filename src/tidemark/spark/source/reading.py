@@ -18,6 +18,7 @@ import numpy as np
 from tidemark.errors import EventsLostError, TimedOutError
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.topic_selector import TopicSelector
+from tidemark.spark.locations import Place
 from tidemark.spark.source.partitions import TickRange
 from tidemark.ticks.tick import Range
 from tidemark.wire.frames import Fetched
@@ -69,7 +70,7 @@ class NoArchive:
 class DeltaArchive:
     """The archive at a path, as `spark.archive.reader` reads it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: Place) -> None:
         self._path = path
 
     def gaps(self, pubend: str, base: int, upto: int) -> list[Range]:
@@ -85,9 +86,9 @@ class DeltaArchive:
         return read(self._path, pubend, base, upto, pattern)
 
 
-def archive_at(path: str | None) -> ReleasedHistory:
-    """The archive at a path; `NoArchive` without one."""
-    return NoArchive() if path is None else DeltaArchive(path)
+def archive_at(place: Place | None) -> ReleasedHistory:
+    """The archive at a location; `NoArchive` without one."""
+    return NoArchive() if place is None else DeltaArchive(place)
 
 
 @dataclass(frozen=True, slots=True)
