@@ -100,9 +100,12 @@ def root_of(topic: str) -> str:
 
 def folder_of(path: Place, root: str) -> Folder:
     """The folder of the table of a root: it has the root's name, escaped where that is not a plain one."""
+    folder = folder_at(path)
     name = quote(root, safe="")
     # Spark ignores directories whose names begin with an underscore, and `_archive` is taken.
-    return folder_at(path) / (f"%5F{name[1:]}" if name.startswith("_") else name)
+    name = f"%5F{name[1:]}" if name.startswith("_") else name
+    # In URLs delta-rs takes a percent sign for an escape of its own.
+    return folder / (name if folder.mounted is not None else name.replace("~", "%7E").replace("%", "~"))
 
 
 def log_of(path: Place, root: str) -> Folder:
@@ -119,7 +122,8 @@ def roots_in(path: Place) -> list[str]:
     """The roots that have a table, sorted."""
     folder = folder_at(path)
     found = [each for each in folder.folders() if each != FOLDER and _LOG in (folder / each).folders()]
-    return sorted(map(unquote, found))
+    names = found if folder.mounted is not None else [each.replace("~", "%") for each in found]
+    return sorted(map(unquote, names))
 
 
 def is_own_name(name: str) -> bool:
@@ -243,6 +247,8 @@ class ArchiveTable:
                 self._delta.cleanup_metadata()
 
     def _commit(self, actions: Sequence[AddAction | RemoveAction], properties: CommitProperties) -> None:
+        if (self._delta.transaction_version(_WRITER) or 0) > self._writer:
+            raise self._fenced()
         name = uuid4().hex
         properties.custom_metadata = {**(properties.custom_metadata or {}), _COMMIT: name}
         if self._writer:

@@ -8,6 +8,7 @@ and then finds its own work done; the content tells that from the work of anothe
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -29,8 +30,11 @@ TIMEOUT_SECONDS = 30
 #: Objects that are removed with one request.
 _REMOVED_MAX = 1_000
 _COPY_BYTES = 8 << 20
+_ERROR_CHARACTERS_MAX = 400
 #: What stands in errors of delta-rs and of obstore if a store did not answer, or answered that it cannot.
-_AWAY = ("error sending request", "HTTP error", "non-2xx status code: 5", "timed out", "after 10 retries")
+_AWAY = re.compile(r"error sending request|HTTP error|status code:? 5\d\d|timed out")
+#: Colours and arrows in errors of delta-rs.
+_DECORATION = re.compile("\x1b\\[[0-9;]*m|\u21b3")
 
 
 class ObjectFolder(Folder):
@@ -216,11 +220,11 @@ class ObjectFolder(Folder):
             reason = "the store refuses: check the credentials in the environment or the storage options"
             raise StorageError(reason, path=self.at(name) if name else self.text) from error
         except (OSError, DeltaError, store_errors.BaseError) as error:
-            text = without_secrets(" ".join(str(error).split()), self._options)
+            text = _plain(error, self._options)
             path = self.at(name) if name else self.text
-            if isinstance(error, store_errors.GenericError) or any(each in text for each in _AWAY):
-                raise StoreAwayError(f"the store does not answer: {_short(text)}", path=path) from None
-            raise StorageError(_short(text), path=path) from None
+            if isinstance(error, store_errors.GenericError) or _AWAY.search(text):
+                raise StoreAwayError(f"the store does not answer: {text}", path=path) from None
+            raise StorageError(text, path=path) from None
 
     def put_file(self, name: str, file: BinaryIO) -> None:
         """Put what is in a file; a large one in parts."""
@@ -295,10 +299,10 @@ def _store(root: str, options: tuple[tuple[str, str], ...]) -> Any:
             root, config=cast(Any, store_config(given)), client_options=client, retry_config=retries
         )
     except (BaseError, ValueError, TypeError) as error:
-        text = without_secrets(" ".join(str(error).split()), given)
-        raise ConfigError(f"{root} cannot be used: {_short(text)}", key="storage-options") from None
+        raise ConfigError(f"{root} cannot be used: {_plain(error, given)}", key="storage-options") from None
 
 
-def _short(text: str) -> str:
-    """The first sentence of an error; the libraries add whole structures behind it."""
-    return text.split(" Debug source:")[0][:400]
+def _plain(error: BaseException, options: Mapping[str, str]) -> str:
+    """What an error says, in one line, without secrets; the libraries add whole structures behind it."""
+    text = " ".join(_DECORATION.sub("", str(error)).split())
+    return without_secrets(text, options).split(" Debug source:")[0][:_ERROR_CHARACTERS_MAX]
