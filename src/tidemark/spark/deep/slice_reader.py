@@ -23,8 +23,9 @@ from tidemark.message.batches.columns import Bools, Ints
 from tidemark.spark.archive.layout import ArchiveLayout
 from tidemark.spark.archive.scan import WantedRange, merged, scan
 from tidemark.spark.archive.state import ArchiveTopics
+from tidemark.spark.archive_scan.slices import Slice
 from tidemark.spark.deep.spool import SliceWriter
-from tidemark.spark.deep.tasks import ScanWork, Slice, SliceResult
+from tidemark.spark.deep.tasks import ScanWork, SliceResult
 from tidemark.spark.stores.folder import Folder
 
 #: Compiled matchers that a process keeps, since scans take turns.

@@ -116,10 +116,11 @@ def _archive_frames(
     frames = []
     for root in archived.roots(TopicPattern.parse(query.columns.pattern)):
         scan = TableScan(archived, root, topics, query)
-        columns = archived.layouts[root].schema
-        for files, condition in scan.reads():
-            table = parquet_frame(spark, [archived.location(each) for each in files], columns)
-            frames.append(table.where(condition).selectExpr(*scan.columns()))
+        for files, condition, columns in scan.reads():
+            places = [archived.location(each) for each in files]
+            table = parquet_frame(spark, places, archived.layouts[root].schema)
+            # Spark shows an alias in `explain(True)`, and plans nothing for it.
+            frames.append(table.where(condition).selectExpr(*columns).alias(scan.description(files)))
         if scan.files:
             frames += [
                 _matched_frame(spark, archived, root, scan.files, query.of_topic(topic.topic))
