@@ -19,8 +19,8 @@ from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.archive import compaction, reader
 from tidemark.spark.archive.archive import Archive
-from tidemark.spark.archive.frames import sparks_own_paths
 from tidemark.spark.archive.status import status
+from tidemark.spark.archive_scan.parquet_frames import sparks_own_paths
 from tidemark.spark.deep.service import DeepService
 from tidemark.spark.locations import folder_at
 from tidemark.spark.round_log import OBJECT_BYTES_MAX, Diary, RoundNote, diary_files

@@ -21,13 +21,13 @@ import pyarrow as pa
 
 from tidemark.errors import ConfigError, EventsLostError
 from tidemark.matching.topics import TopicPattern
-from tidemark.spark.archive.frames import parquet_frame
 from tidemark.spark.archive.layout import ArchiveLayout
 from tidemark.spark.archive.reader import Snapshot, snapshot
 from tidemark.spark.archive.scan import WantedRange
 from tidemark.spark.archive.scan import scan as scan_files
 from tidemark.spark.archive.state import ArchiveTopics
 from tidemark.spark.archive.table import DataFile
+from tidemark.spark.archive_scan.parquet_frames import parquet_frame
 from tidemark.spark.connections import CONNECT_SECONDS_MAX, retrying_client
 from tidemark.spark.engine.tasks import frame_of_tasks
 from tidemark.spark.history_frames.scan import HistoryQuery, TableScan

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidemark.spark.archive.frames import parquet_frame
 from tidemark.spark.archive.reader import Snapshot, snapshot
+from tidemark.spark.archive_scan.parquet_frames import parquet_frame
 from tidemark.spark.locations import Place, check_archive, folder_at
 from tidemark.spark.page_parts import Histogram
 from tidemark.spark.round_log import diary_files
