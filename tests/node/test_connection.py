@@ -284,9 +284,12 @@ async def swept(clock: HandClock, seconds: float) -> None:
 
 def test_a_neighbour_that_does_not_answer_is_dead_and_one_that_does_is_not(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
-        node, leaf = await linked(stage, tmp_path, links__ping="20ms", links__silence="200ms")
+        node, leaf = await linked(
+            stage, tmp_path, links__ping="20ms", links__idle="20ms", links__silence="200ms"
+        )
         clock = HandClock(node)
         for _ in range(20):  # longer than `links.silence`
+            await swept(clock, 0.03)
             await swept(clock, 0.03)
             await leaf.say(Pong((await leaf.hear(Ping)).stamp))
         assert "leaf" in node.runtime.peers

@@ -24,17 +24,8 @@ from tidemark.sim.world.network import LinkFaults
 from tidemark.sim.world.publisher import SimPublisher
 from tidemark.sim.world.subscriber import Kind, SimSubscriber
 from tidemark.sim.world.world import START, World
-from tidemark.ticks import Thresholds
-from tidemark.wire.frames import (
-    ClientFrame,
-    Interest,
-    Knowledge,
-    Nack,
-    PeerFrame,
-    Published,
-    Range,
-    Together,
-)
+from tidemark.ticks import Range, Thresholds
+from tidemark.wire.frames import ClientFrame, Interest, Knowledge, Nack, PeerFrame, Published, Together
 from tidemark.wire.peer_layouts import singly
 
 T = TypeVar("T")
@@ -147,6 +138,7 @@ class Scenario:
             "topics": ("t.x",),
             "host_policy": HostPolicy(silence=COMMIT_US, save=COMMIT_US),
             "release_period": COMMIT_US,
+            "silence_patience": 20_000,
             "thresholds": Thresholds(gct_us=20_000, nrt_us=50_000, nrt_us_max=400_000),
         }
         self.world = World(WorldPlan(layout, **(defaults | self.settings)), 1)

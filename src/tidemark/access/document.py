@@ -15,6 +15,7 @@ from typing import Any
 
 from tidemark.access.parameters import parameters_of_name, parameters_of_rule, rule_for
 from tidemark.access.principal import Claim, Principal, check_claims, check_name
+from tidemark.access.quota import QUOTA_MAX, QUOTAS
 from tidemark.access.verifier import Verifier
 from tidemark.errors import AccessError, TidemarkError
 from tidemark.matching.selectors.parser import parse
@@ -66,6 +67,8 @@ class Role:
     restrict: Rules = field(default_factory=_none)
     #: topic pattern -> names of fields that whoever has this role does not see, whatever other roles show
     hide: Mapping[str, tuple[str, ...]] = field(default_factory=_none)
+    #: name of a quota -> its value (`access.quota`)
+    quota: Mapping[str, int] = field(default_factory=_none)
     #: publish, subscribe or declare -> topic patterns that are denied, whatever other roles grant
     deny: Mapping[str, tuple[str, ...]] = field(default_factory=_none)
 
@@ -110,6 +113,10 @@ class AccessDocument:
     def digest(self) -> str:
         """Differs for two documents of one version."""
         return sha256(self.text.encode()).hexdigest()[:16]
+
+    def supersedes(self, other: AccessDocument) -> bool:
+        """Return whether a broker that goes by `other` goes by this document once it hears of it."""
+        return (self.version, self.digest) > (other.version, other.digest)
 
     def principal(self, name: str) -> Principal | None:
         """Return the principal of a user, with the claims of the document; None if there is no such user."""
@@ -157,6 +164,7 @@ def _role(name: str, given: dict[str, Any]) -> Role:
         write=_rules(given, "write", where),
         restrict=_rules(given, "restrict", where),
         hide=_hidden(given, where),
+        quota=_quota(given, where),
         deny=MappingProxyType({kind: _patterns(deny, kind, f"{where}.deny") for kind in deny}),
     )
 
@@ -258,6 +266,17 @@ def _check_hidden(name: str, where: str) -> None:
         raise AccessError(f"{where}: {name!r} is a header, or a field without a name, and cannot be hidden")
     if "." in name:
         raise AccessError(f"{where}: {name!r} is inside a field: hide the whole field {name.split('.')[0]!r}")
+
+
+def _quota(given: Mapping[str, Any], where: str) -> Mapping[str, int]:
+    value = given.get("quota", {})
+    if not isinstance(value, dict):
+        raise AccessError(f"{where}.quota is not a table: write quota.subscriptions = 10")
+    _only_keys(value, QUOTAS, f"{where}.quota")
+    for name, most in value.items():
+        if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= QUOTA_MAX:
+            raise AccessError(f"{where}.quota.{name} is a number from 1 to {QUOTA_MAX}, not {most!r}")
+    return MappingProxyType(dict(value))
 
 
 def _check_rule(rule: str, where: str) -> None:

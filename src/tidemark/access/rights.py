@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from tidemark.access.document import AccessDocument, Rules
 from tidemark.access.parameters import name_for, pattern_for, rule_for, wildcard_matches
 from tidemark.access.principal import BROKER_ITSELF, Principal
+from tidemark.access.quota import largest
 from tidemark.errors import AccessError, SelectorError
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.selectors.render import render
@@ -45,6 +46,7 @@ class Rights:
         is_itself = principal is BROKER_ITSELF
         self.may_monitor = self.may_administer or is_itself or any(role.monitor for role in self._roles)
         self.is_pipeline = any(role.pipeline for role in self._roles)
+        self.quota = largest(role.quota for role in self._roles)
         self._seen = TRUE if self.is_pipeline else self._shown("subscribe", "read")
         self._written = self._shown("publish", "write")
 

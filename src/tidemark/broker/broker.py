@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from tidemark.broker.access.access_control import AccessControl
+from tidemark.broker.access.held_quota import HeldQuota
 from tidemark.broker.admin import Admin
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.departures import Departures
@@ -62,6 +63,7 @@ from tidemark.broker.topics import Topics
 from tidemark.broker.turn import Turn
 from tidemark.errors import FrameError
 from tidemark.message.registry import Registry
+from tidemark.ticks import Range
 from tidemark.wire.answers import LinkCondition, PubendStatus
 from tidemark.wire.frames import (
     Ack,
@@ -84,7 +86,6 @@ from tidemark.wire.frames import (
     Ping,
     Pong,
     Publish,
-    Range,
     Recalled,
     Refused,
     Release,
@@ -124,7 +125,7 @@ class Broker:
         self.config = config
         self._turn = turn = Turn()
         self.counters = turn.counters
-        self._departures = Departures()
+        self._departures = Departures(config.silence_patience)
         #: what publishers are told while this broker takes nothing new from them; None while it does
         self._drain_notice = config.drain_notice
         self._woken_at = 0
@@ -184,7 +185,9 @@ class Broker:
             config.client_limits.subscriptions,
             self._access,
         )
+        self._held_quota = HeldQuota(self._host, turn, self._access.quotas.held_bytes)
         self._sessions.recover(recovered.next_subscriber)
+        self._topics.removal_listeners = (self._sessions,)
         self._admin = Admin(
             self._host, self._sessions, registry, self._pubends, self._reports.hosts, turn, self._access
         )
@@ -196,6 +199,14 @@ class Broker:
         """Return why a client may not ask a question that the process answers; None if it may."""
         checked = self._access.checked(client, ask)
         return checked if isinstance(checked, Refused) else None
+
+    def rule_misfits(self) -> int:
+        """Return how many rules of access do not fit a topic, as far as that was found out."""
+        return self._access.misfits()
+
+    def publish_wait(self, client: int, now: int) -> int:
+        """Return for how many microseconds a client has to wait before it may publish; 0 if it may now."""
+        return self._access.quotas.wait(client, now)
 
     def describe_pubends(self) -> list[PubendStatus]:
         """Return how the pubends that are hosted here stand."""
@@ -437,6 +448,9 @@ class Broker:
             case Knowledge():
                 if peer == stream.upstream:
                     self._knowledge(frame, stream)
+                    self._overlay.reached(frame.pubend)
+                elif frame.first:
+                    self._overlay.passed_on(peer, frame)
             case Nack(_, ranges, version):
                 stream.nacked(peer, ranges, version=version)
             case AckExpected(pubend, tick):
@@ -482,6 +496,8 @@ class Broker:
             return
         match frame:
             case Publish():
+                batch, now = frame.batch, self._turn.now
+                self._access.quotas.published(client, len(batch.data), batch.count, now)
                 self._publish(client, frame)
             case Ack():
                 self._sessions.acknowledge(client, frame)
@@ -518,9 +534,10 @@ class Broker:
             return
         with self._turn.looking:
             problem = self._topics.problem_of(frame.batch)
-        if problem is not None:
+        # What was logged before a topic was removed is acknowledged all the same.
+        if problem is not None and not (problem[0] == "removed" and pubend.has(frame)):
             self.counters["publishes_refused"] += 1
-            self._turn.out.add(SendClient(client, Refused("publish", frame.publisher, "schema", problem)))
+            self._turn.out.add(SendClient(client, Refused("publish", frame.publisher, *problem)))
         elif self._drain_notice is not None and not pubend.has(frame):
             pubend.turn_away(client, frame, self._drain_notice)
         else:
@@ -567,6 +584,7 @@ class Broker:
     def _periodic(self) -> None:
         now = self._woken_at = self._turn.now
         self._host.wake()
+        self._held_quota.wake()
         self._overlay.wake()
         self._sessions.wake()
         for name, pubend in self._pubends.items():

@@ -11,7 +11,9 @@ COUNTED = {
     "frames_refused": "frames that could not be handled, and ended the connection that they came over",
     "denied": "requests refused because the client may not make them",
     "access_renewed": "clients that had to connect again because the rules of access have changed",
-    "limits_refused": "subscriptions and topics refused because a client has too many",
+    "limits_refused": "connections, subscriptions and topics refused because a client has too many",
+    "quota_waits": "times that a client waited because it had published more than its quota",
+    "quota_let_go": "times that a subscription was found to be owed more than its quota",
     "events_matched": "events that matched at least one subscriber here",
     "events_delivered": "events told to subscribers here",
     "events_expired": "events whose validity had passed, and which became silence",
@@ -61,6 +63,7 @@ COUNTED = {
     "interest_said": "interests told to neighbours",
     "interest_covered": "changes of interest that what was told already covers",
     "topics_learnt": "versions of topics learnt",
+    "topics_removed": "topics that were removed",
     "topics_unknown": "times that an event waited for its topic's schema",
     "topics_conflicting": "versions of topics learnt that do not fit those known",
 }

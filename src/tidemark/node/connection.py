@@ -21,17 +21,16 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from tidemark.access.principal import Principal
 from tidemark.broker.effects import LinkMeasured
-from tidemark.broker.outgoing import HistoryQueue, is_history, undroppable
+from tidemark.broker.outgoing import HistoryQueue, is_history, is_question, undroppable
 from tidemark.broker.preparation import Steps, Work
 from tidemark.errors import WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.node.logs import Log
-from tidemark.node.security.audit_log import told_of
+from tidemark.node.security.audit_log import is_audited, told_of
 from tidemark.node.security.introduction import Introduction
 from tidemark.node.sockets import bound_kernel_queue, keep_alive, observed
 from tidemark.node.turns.turn_taking import TurnTaking
 from tidemark.node.turns.turns import Rate
-from tidemark.wire.answers import RIGHTS
 from tidemark.wire.codec import Encode, encode, encoder_for, encoder_for_link, size_of
 from tidemark.wire.frames import (
     Ack,
@@ -97,6 +96,7 @@ class Connection(TurnTaking):
         "_history",
         "_is_full",
         "_is_introduced",
+        "_is_question_said",
         "_questions",
         "_said",
         "_server",
@@ -134,6 +134,8 @@ class Connection(TurnTaking):
         self._encode: Encode = encode
         #: pieces of encoded frames that `flush` writes together when the stimulus at hand has been handled
         self._said: list[Buffer] = []
+        #: whether one of these frames asks the neighbour for something
+        self._is_question_said = False
         #: encoded frames of history for a neighbour that wait until the transport takes them
         self._history: HistoryQueue[list[Buffer]] = HistoryQueue()
         #: the transport has enough to write for now
@@ -335,6 +337,8 @@ class Connection(TurnTaking):
                             Refused("subscribe", frame.name, "draining", notice.reason, notice.addresses)
                         )
                         continue
+                elif isinstance(frame, Topic):
+                    self._audited(frame)
                 said.append(cast(ClientFrame, frame))
             elif isinstance(frame, Ping):
                 self._answer(Pong(frame.stamp))
@@ -431,6 +435,7 @@ class Connection(TurnTaking):
             runtime = self._server.runtime
             (runtime.to_deliver if type(frame) is Deliver else runtime.to_flush).append(self)
         self._say(frame)
+        self._is_question_said = self._is_question_said or (self.peer is not None and is_question(frame))
         self.said_events += _events_in(frame)
         if len(self._said) > PIECES_MAX:
             self.flush()
@@ -461,7 +466,7 @@ class Connection(TurnTaking):
             pieces = self._history.take()
             self._transport.writelines(pieces)
             self.said_bytes += size_of(pieces)
-            self.liveness.say(self._server.time())
+            self.liveness.say(self._server.time(), self.said_bytes)
 
     def _kept(self, frame: Frame, queued: int) -> Frame | None:
         """Returns what of `frame` is sent although the queue is full: only what must not be lost, up to twice
@@ -484,11 +489,11 @@ class Connection(TurnTaking):
             "denied", who=who, address=self.address, request=frame.what, name=frame.name, reason=frame.reason
         )
 
-    def _audited(self, ask: Ask) -> None:
+    def _audited(self, frame: Ask | Topic) -> None:
         """Note in the audit log that somebody changes something that not everybody may change."""
-        if self.principal is not None and RIGHTS.get(ask.what) in ("administer", "pipeline"):
+        if self.principal is not None and is_audited(frame):
             self._server.security.audit.write(
-                "asked", who=self.principal.name, address=self.address, question=ask.what, **told_of(ask)
+                "asked", who=self.principal.name, address=self.address, **told_of(frame)
             )
 
     def say(self, frame: Overlay | Access) -> None:
@@ -558,7 +563,8 @@ class Connection(TurnTaking):
             size = size_of(said)
             self.said_bytes += size
             self._history.passed(size)
-            self.liveness.say(self._server.time())
+            self.liveness.say(self._server.time(), self.said_bytes, is_question=self._is_question_said)
+            self._is_question_said = False
         if self._history:
             self._write_history()
 

@@ -21,6 +21,8 @@ from tidemark.access.document import AccessDocument
 from tidemark.access.principal import Principal
 from tidemark.access.rights import Hidden, Rights
 from tidemark.broker.access.hiding import Hiding
+from tidemark.broker.access.quotas import Quotas
+from tidemark.broker.access.rule_fits import RuleFits
 from tidemark.broker.access.rule_matchers import RuleMatchers
 from tidemark.broker.effects import RefuseClient
 from tidemark.broker.selector_fit import check_fit
@@ -68,6 +70,9 @@ class AccessControl:
         self._writes: dict[tuple[Principal, str], str | None] = {}
         self._rules = RuleMatchers(registry, RULES_MAX)
         self._hiding = Hiding(registry)
+        self._fits = RuleFits(registry)
+        #: how much each principal uses of what it may; `Broker` and `Sessions` ask it too
+        self.quotas = Quotas(self.rights, self._rights_of)
 
     @property
     def is_open(self) -> bool:
@@ -77,12 +82,20 @@ class AccessControl:
     # Who is there.
 
     def came(self, client: int, principal: Principal) -> None:
-        """A client has proved who it is, or proved it anew."""
+        """A client has proved who it is, or proved it anew; it is turned away if that is one too many."""
+        before = self._principals.get(client)
         self._principals[client] = principal
+        if before is None:
+            problem = self.quotas.came(client, principal.name)
+            if problem is not None:
+                self._turn.counters["limits_refused"] += 1
+                self._turn.out.add(RefuseClient(client, problem, AccessError(problem), "limit"))
 
     def gone(self, client: int) -> None:
         """A client's connection is gone."""
-        self._principals.pop(client, None)
+        principal = self._principals.pop(client, None)
+        if principal is not None:
+            self.quotas.gone(principal.name)
 
     def change(self, document: AccessDocument | None) -> None:
         """Go by another document from now on. Clients for whom it says something else have to come again.
@@ -95,6 +108,7 @@ class AccessControl:
         stale = [client for client, who in self._principals.items() if _differs(before, document, who)]
         self._rights.clear()
         self._writes.clear()
+        self.quotas.changed()
         for client in stale:
             self._turn.counters["access_renewed"] += 1
             self._turn.out.add(RefuseClient(client, CHANGED, AccessError(CHANGED), "access"))
@@ -102,7 +116,15 @@ class AccessControl:
     def rights(self, client: int) -> Rights | None:
         """Return what a client may do; None if it is not known who it is."""
         principal = self._principals.get(client)
-        if principal is None or self._document is None:
+        return None if principal is None else self._rights_for(principal)
+
+    def _rights_of(self, user: str) -> Rights | None:
+        """Return what a user of the document may do; None if it has none of that name."""
+        principal = None if self._document is None else self._document.principal(user)
+        return None if principal is None else self._rights_for(principal)
+
+    def _rights_for(self, principal: Principal) -> Rights | None:
+        if self._document is None:
             return None
         found = self._rights.get(principal)
         if found is None:
@@ -178,6 +200,10 @@ class AccessControl:
         rights = self.rights(client)
         return rights is not None and rights.may_know(topic)
 
+    def misfits(self) -> int:
+        """Return how many rules do not fit a topic that is known, as far as that was found out."""
+        return self._fits.look(self._document)
+
     # What may be done.
 
     def checked(self, client: int, frame: ClientFrame) -> ClientFrame | Refused:
@@ -201,7 +227,7 @@ class AccessControl:
             case Describe(topic):
                 may, what = rights.may_know(topic), f"see the topic {topic!r}"
             case Topic(topic):
-                may, what = rights.may_declare(topic), f"declare the topic {topic!r}"
+                may, what = rights.may_declare(topic), f"declare or remove the topic {topic!r}"
             case Offer() | Recalled():
                 may, what = rights.is_pipeline, "keep the archive"
             case Ask(_, what):

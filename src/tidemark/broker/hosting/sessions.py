@@ -6,6 +6,7 @@ from the moment it is on disk until it is ended; any other ends with its connect
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -58,6 +59,8 @@ class Sessions:
         self._counters = turn.counters
         self._by_name = {each.name: each for each in host.subscriptions.values()}
         self._by_client: dict[int, set[int]] = {}
+        #: owner -> how many subscriptions it has, durable ones that are away included
+        self._owned = Counter(each.owner for each in host.subscriptions.values())
         self._subscriptions_a_client_max = subscriptions_a_client_max
         #: ids of subscriptions that are not durable and whose client is gone; `settle` removes them in slices
         self._leaving: dict[int, None] = {}
@@ -65,7 +68,7 @@ class Sessions:
         self._next_id = 1
         #: ids of connected subscriptions for which there was no topic when they came
         self._without_topic: set[int] = set()
-        #: how many topics there were when the selectors of these were checked last
+        #: how many topics had been created when the selectors of these were checked last
         self._topics_checked = 0
 
     def recover(self, next_subscriber: int) -> None:
@@ -130,6 +133,12 @@ class Sessions:
     def _over_limit(self, client: int, known: HostedSubscription | None) -> tuple[str, str] | None:
         """Return the code and the reason if the client may not have one more subscription; else None."""
         mine, most = self._by_client.get(client, ()), self._subscriptions_a_client_max
+        owner = self._access.owner(client)
+        if owner and (known is None or known.owner != owner):
+            problem = self._access.quotas.too_many_subscriptions(client, self._owned[owner])
+            if problem is not None:
+                self._counters["limits_refused"] += 1
+                return "limit", problem
         if len(mine) < most or (known is not None and known.id in mine):
             return None
         self._counters["limits_refused"] += 1
@@ -162,7 +171,7 @@ class Sessions:
     def _create(self, client: int, frame: Subscribe, *, was_here: bool = False) -> None:
         subscription = HostedSubscription(self._next_id, frame.name, frame.durable, [])
         subscription.is_kept = not frame.durable
-        subscription.owner = self._access.owner(client)
+        self._give(subscription, self._access.owner(client))
         subscription.made_at = self.handover.next_epoch(frame.name, self._came(frame))
         if frame.token is not None and frame.durable:
             subscription.epoch = subscription.made_at
@@ -231,7 +240,8 @@ class Sessions:
         subscription.hidden = self._access.hidden(client, frame.pattern)
         if not subscription.owner and (owner := self._access.owner(client)):
             # It was made while the broker was open: whoever may have its name is the first to own it.
-            subscription.owner = owner
+            self._owned[subscription.owner] -= 1
+            self._give(subscription, owner)
             if subscription.durable:
                 self._host.save(subscription, lambda: None)
         token = frame.token if frame.token is not None else CheckpointToken(subscription.released)
@@ -239,15 +249,26 @@ class Sessions:
         if frame.selector and not self._has_topic(frame.pattern):
             self._without_topic.add(subscription.id)
 
+    def _give(self, subscription: HostedSubscription, owner: str) -> None:
+        """Let a principal own a subscription that nobody owns."""
+        subscription.owner = owner
+        self._owned[owner] += 1
+
     def _has_topic(self, pattern: str) -> bool:
         return any(True for _ in TopicPattern.parse(pattern).among(self._registry.topics))
+
+    def topic_removed(self, topic: str) -> None:
+        """A topic is removed: subscribers that wanted it wait, as for one that was never there."""
+        for subscription in self._host.wanting(topic):
+            if subscription.client is not None and subscription.current.wanted.selector:
+                self._without_topic.add(subscription.id)
 
     def _check_without_topic(self) -> None:
         """A topic has come: end the part of subscribers whose selector does not fit theirs, and say why.
 
         They would wait for ever.
         """
-        self._topics_checked = len(self._registry.topics)
+        self._topics_checked = self._registry.creations
         for number in sorted(self._without_topic):
             subscription = self._host.subscriptions.get(number)
             client = subscription.client if subscription is not None else None
@@ -304,7 +325,7 @@ class Sessions:
         if not is_woken and len(self._leaving) > LEAVING_MAX:
             return
         topics = 0
-        if self._without_topic and len(self._registry.topics) != self._topics_checked:
+        if self._without_topic and self._registry.creations != self._topics_checked:
             self._check_without_topic()
         for number in list(islice(self._leaving, LEAVING_MAX)):
             subscription = self._host.subscriptions[number]
@@ -340,6 +361,9 @@ class Sessions:
         """Drop a subscription, so that it holds nothing any more."""
         self._leaving.pop(subscription.id, None)
         del self._by_name[subscription.name]
+        self._owned[subscription.owner] -= 1
+        if not self._owned[subscription.owner]:
+            del self._owned[subscription.owner]
         if subscription.client is not None:
             self._by_client.get(subscription.client, set()).discard(subscription.id)
         self._host.leave(subscription)

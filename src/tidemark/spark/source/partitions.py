@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tidemark.spark.options import ReadPoint
 from tidemark.ticks import union
 
 #: About how much one task reads.
@@ -53,6 +54,8 @@ class NewerEvents:
     after: Mapping[str, int]
     #: where a pubend starts that is not among them
     first_base: int
+    #: nothing beyond is read
+    end: ReadPoint
 
 
 def split(whole: TickRange, bytes_per_tick: Callable[[int], float], probe: Probe) -> list[TickRange]:

@@ -18,7 +18,15 @@ from tidemark.spark.connections import CONNECT_SECONDS_MAX, BrokerReader, retryi
 from tidemark.spark.locations import check_archive
 from tidemark.spark.options import SourceOptions
 from tidemark.spark.source.archived import ARCHIVE_PART_BYTES, ReleasedHistory, archive_at
-from tidemark.spark.source.offsets import PubendExtent, check_gaps, initial, latest, lost, pubend_extents
+from tidemark.spark.source.offsets import (
+    PubendExtent,
+    ceiling,
+    check_gaps,
+    initial,
+    latest,
+    lost,
+    pubend_extents,
+)
 from tidemark.spark.source.partitions import ArchivedRanges, NewerEvents, TickRange, split
 from tidemark.spark.source.reading import LostRange, RangeReader
 from tidemark.spark.topic_columns import TopicColumnReader, TopicColumns, make_topic_columns
@@ -100,7 +108,8 @@ class SourceScan:
         """The rows of all that has come since the other ranges were planned."""
         with retrying_client(self.options.broker, self.options.retry_seconds) as broker:
             start = CheckpointToken(newer.after)
-            end = latest(start, pubend_extents(broker.pubends()))
+            there = pubend_extents(broker.pubends())
+            end = latest(start, there, ceiling(newer.end, there))
             bases = {name: start.get(name, newer.first_base) for name in end}
             yield from self._rows(
                 broker,
@@ -182,12 +191,12 @@ class Planner:
     def batch(self) -> list[Partition | NewerEvents]:
         """The ranges for all there is now, and what a task reads for all that will have come until then."""
         parts, end = self._everything()
-        return [*parts, NewerEvents(dict(end), self._first_base)]
+        return [*parts, NewerEvents(dict(end), self._first_base, self._options.end)]
 
     def _everything(self) -> tuple[list[Partition], CheckpointToken]:
         there = self._extents()
         start = initial(self._options.start, there, self._archive.gaps)
-        end = latest(start, there)
+        end = latest(start, there, ceiling(self._options.end, there))
         # A batch read takes all that is archived from there, and spares the broker. A stream is near the end.
         return self._plan(start, end, there, from_archive=True), end
 
