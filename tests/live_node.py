@@ -70,7 +70,7 @@ class LiveNode:
     def __init__(self, path: Path, **options: str) -> None:
         self._path = path
         self._options = options
-        self._listen = "127.0.0.1:0"
+        self._listen = f"127.0.0.1:{free_ports(1)[0]}"
         self._loop = LoopThread()
         self._node: Node | None = None
         self.start()
