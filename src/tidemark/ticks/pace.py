@@ -76,10 +76,10 @@ class Pace:
     ) -> None:
         """A question for `amount` was answered `took` after it was first asked, with `under_way` in all.
 
-        `tries`: how often it was asked. Which of the times was answered is not known if there were several, and
-        `took` has the waits in between in it, or an outage. So it is believed to have taken twice the patience
-        at the most, and of all such answers one in the time of the patience counts: patience with a slow way
-        grows step by step, and an outage does not make all later questions wait for as long.
+        `tries`: how often it was asked. If it was several times, it is not known which of them was answered,
+        and `took` has the waits in between in it, or an outage. So it is believed to have taken twice the
+        patience at the most, and of all such answers one in the time of the patience counts: patience with a
+        slow way grows step by step, and an outage does not make all later questions wait for as long.
         `is_small`: answers are so small that it is not they that fill the way. To ask for less at once would
         only make more questions.
         """
