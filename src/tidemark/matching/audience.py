@@ -38,6 +38,8 @@ SINGLES_MAX = 64
 PREPARED_MAX = 16
 LOOKED_AT_MAX = 1_000
 PREPARED_BYTES_MAX = 16 << 10
+#: Patterns with wildcards that are tried to find out whether anybody wants a topic; of more, one may match.
+WILDCARDS_MAX = 32
 #: Topics that a new member joins at once; it joins others in the steps of `steps_owed`.
 JOINED_AT_ONCE_MAX = 64
 #: Members that join a topic in one step, which takes about a millisecond.
@@ -99,6 +101,8 @@ class Audience:
         #: the members whose pattern names one topic, by the topic, and the other members
         self._of_one_topic: dict[str, set[int]] = {}
         self._of_more_topics: set[int] = set()
+        #: the patterns of the other members, and how many members have each
+        self._wildcards: dict[TopicPattern, int] = {}
         #: topics that were met, the one that was used longest ago first, and what they take in memory
         self._topics: dict[str, _Topic] = {}
         self._held_bytes = 0
@@ -117,6 +121,7 @@ class Audience:
             self._of_one_topic.setdefault(pattern, set()).add(member)
         else:
             self._of_more_topics.add(member)
+            self._wildcards[parsed] = self._wildcards.get(parsed, 0) + 1
         for at, name in enumerate(list(parsed.among(self._topics))):
             topic = self._topics.get(name)
             if topic is None:
@@ -159,8 +164,12 @@ class Audience:
         return bool(self._owed)
 
     def wants(self, name: str) -> bool:
-        """Return whether a member may want events of this topic."""
-        return bool(self._of_more_topics) or name in self._of_one_topic
+        """Return whether a member may want events of this topic: what nobody wants is not even read."""
+        met = self._topics.get(name)
+        if name in self._of_one_topic or (met is not None and met.joined):
+            return True
+        patterns = self._wildcards
+        return len(patterns) > WILDCARDS_MAX or any(pattern.matches(name) for pattern in patterns)
 
     def is_ready(self, name: str) -> bool:
         """Return whether an event of this topic can be matched in one step."""
@@ -197,8 +206,12 @@ class Audience:
         pattern, _ = self._members.pop(member, (None, ""))
         if pattern is None:
             return
-        self._of_more_topics.discard(member)
-        if pattern.is_exact:
+        if not pattern.is_exact:
+            self._of_more_topics.discard(member)
+            self._wildcards[pattern] -= 1
+            if not self._wildcards[pattern]:
+                del self._wildcards[pattern]
+        else:
             alike = self._of_one_topic[str(pattern)]
             alike.discard(member)
             if not alike:
@@ -225,6 +238,8 @@ class Audience:
 
         A row is in one group only; rows with the same members may come in several groups.
         """
+        if not any(self.wants(shape.topic) for shape in batch.shapes):
+            return
         alone = self._only_message(batch) if batch.count == 1 else None
         if alone is not None:
             members = _members(*alone)
@@ -232,6 +247,8 @@ class Audience:
                 yield _ONLY_ROW, members
             return
         for name, rows, part in _by_topic(batch):
+            if not self.wants(name):
+                continue
             topic = self._topic(name)
             sets = _match(topic, part, otherwise=0)
             # For so few numbers a Python set is faster than np.unique.
@@ -255,6 +272,8 @@ class Audience:
         for name, rows, part in _by_topic(batch):
             if name not in self._registry.topics or self.unknown_from(part) is not None:
                 wanted[rows] = any(pattern.matches(name) for pattern, _ in self._members.values())
+                continue
+            if not self.wants(name):
                 continue
             topic = self._topic(name)
             wanted[rows] = bool(topic.misfits) or _match(topic, part, otherwise=1) != 0
