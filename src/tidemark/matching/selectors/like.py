@@ -147,7 +147,9 @@ def _characters(pattern: str, escape: str) -> Iterator[tuple[str, bool]]:
 
 def _plain_segment(text: str) -> Segment:
     """The segment of a text in which every `_` matches any character."""
-    return Segment(text, tuple(index for index, each in enumerate(text) if each == "_") if "_" in text else ())
+    return Segment(
+        text, tuple(index for index, each in enumerate(text) if each == "_") if "_" in text else ()
+    )
 
 
 def _segment(piece: list[tuple[str, bool]]) -> Segment:
