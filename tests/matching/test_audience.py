@@ -180,7 +180,8 @@ def test_a_topic_that_nobody_wants_is_not_read() -> None:
     audience.add(2, "u.*", "n = 6")
     audience.add(3, "u.*", "n = 7")
     open_topic = registry.open("shapes", Schema.parse("[n: int]"))
-    for events in (batch(5, topic="shapes"), batch(5, 6, topic="shapes")):
+    mixed = concatenate([batch(5), batch(5, topic="shapes")])
+    for events in (batch(5, topic="shapes"), batch(5, 6, topic="shapes"), mixed.slice(1, 2)):
         assert matches(audience, events) == {}
         assert not audience.wanted(events).any()
     assert open_topic._reader is None

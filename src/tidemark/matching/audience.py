@@ -238,8 +238,6 @@ class Audience:
 
         A row is in one group only; rows with the same members may come in several groups.
         """
-        if not any(self.wants(shape.topic) for shape in batch.shapes):
-            return
         alone = self._only_message(batch) if batch.count == 1 else None
         if alone is not None:
             members = _members(*alone)
@@ -294,7 +292,7 @@ class Audience:
         """
         at, _, _, _, key_bytes, _ = PRELUDE.unpack_from(batch.body.data)
         shape = batch.shapes[at]
-        single = self._topic(shape.topic).single(shape.fingerprint)
+        single = self._topic(shape.topic).single(shape.fingerprint) if self.wants(shape.topic) else None
         if single is None:
             return None
         return single, bytes(batch.body.data[PRELUDE.size : len(batch.body) - key_bytes])
