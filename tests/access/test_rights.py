@@ -172,3 +172,84 @@ def test_rules_that_are_too_long_together_are_refused_with_the_user() -> None:
     text = f'[users.x]\nroles = ["r"]\n[roles.r]\nsubscribe = [">"]\n{rules}\n'
     with pytest.raises(AccessError, match=r"users\.x: the rules of its roles are too long"):
         check_rights(AccessDocument.parse(text))
+
+
+LACKING = """
+[users.alice]
+roles = ["reader", "sealed"]
+[roles.reader]
+subscribe = ["trades.*.*"]
+[roles.sealed]
+"""
+
+
+def _lacking(line: str) -> Rights:
+    document = AccessDocument.parse(LACKING + line)
+    return Rights(document, Principal("alice"))
+
+
+def test_a_claim_that_is_missing_denies_restricts_and_hides_more_topics_not_fewer() -> None:
+    denied = _lacking('deny.subscribe = ["trades.eu-{claims.desk}.>"]')
+    assert denied.restricted("trades.us.a", "") is None
+    restricted = _lacking('restrict."trades.{claims.region}.a" = "NOT secret"')
+    assert restricted.restricted("trades.us.a", "") == "NOT secret"
+    assert restricted.restricted("trades.us.b", "") == ""
+    hiding = _lacking('hide."trades.{claims.region}.a" = ["party"]')
+    assert hiding.hidden("trades.us.a") == (("trades.*.a", ("party",)),)
+    assert hiding.hidden("trades.us.b") == ()
+
+
+HIDING = AccessDocument.parse("""
+[users.alice]
+roles = ["reader", "other", "all"]
+[users.lake]
+roles = ["reader", "lake"]
+[roles.reader]
+subscribe = [">"]
+read."trades.>" = "counterparty <> 'me'"
+hide."trades.>" = ["counterparty", "fee"]
+[roles.other]
+hide."trades.>" = ["desk"]
+hide."orders.{user}" = ["fee"]
+[roles.all]
+subscribe = [">"]
+[roles.lake]
+pipeline = true
+""")
+
+
+def test_a_field_that_one_role_hides_is_hidden_whatever_other_roles_show() -> None:
+    alice = Rights(HIDING, Principal("alice"))
+    assert alice.hidden("trades.eu") == (("trades.>", ("counterparty", "desk", "fee")),)
+    assert alice.hidden("orders.alice") == (("orders.alice", ("fee",)),)
+    assert alice.hidden("orders.bob") == ()
+    assert len(alice.hidden(">")) == 2
+
+
+def test_a_hidden_field_may_be_named_by_a_rule_and_by_no_selector() -> None:
+    alice = Rights(HIDING, Principal("alice"))
+    assert alice.hidden_in("trades.eu", "price > 1 AND NOT (fee IS NULL)") == "fee"
+    assert alice.hidden_in("trades.eu", "counterparty.name = 'x'") == "counterparty"
+    assert alice.hidden_in("orders.bob", "fee > 1") is None
+    assert alice.hidden_in(">", "_topic MATCHES 'other.>' AND fee > 1") == "fee"
+    assert alice.hidden_in("trades.eu", "price > 1") is None
+
+
+def test_the_pipeline_sees_every_field() -> None:
+    assert Rights(HIDING, Principal("lake")).hidden(">") == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('hide = ["a"]', "not a table of fields"),
+        ('hide."t" = "a"', "not a list of texts"),
+        ('hide."t" = ["_key"]', "is a header"),
+        ('hide."t" = ["a.b"]', "hide the whole field 'a'"),
+        ('hide."t" = [""]', "1 to 255 bytes"),
+        ('hide."a..b" = ["x"]', "single dots"),
+    ],
+)
+def test_a_mistake_in_what_is_hidden_is_refused(line: str, reason: str) -> None:
+    with pytest.raises(AccessError, match=reason):
+        AccessDocument.parse(f"[roles.r]\n{line}")

@@ -100,6 +100,7 @@ def test_subscriptions(at: Desk) -> None:
                     "is_exact": True,
                 }
             },
+            "over_quota": False,
         }
     ]
     assert ask(at, "subscription", name="s") == ask(at, "subscriptions")[0]

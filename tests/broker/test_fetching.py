@@ -112,13 +112,18 @@ def test_who_is_gone_gets_no_answer() -> None:
 # On the way.
 
 
+def shown(_: int, __: Fetch, answer: Fetched) -> Fetched:
+    """Everybody may see everything."""
+    return answer
+
+
 class OnTheWay:
     """The fetches of a broker that has the pubend `p` from "up"."""
 
     def __init__(self) -> None:
         self.at = AtStream()
         self.at.attach()
-        self.fetching = Fetching({}, {"p": self.at.stream}, registry(), self.at.turn)
+        self.fetching = Fetching({}, {"p": self.at.stream}, registry(), self.at.turn, shown)
 
     def passed(self, ticket: int, peer: str = "down", bytes_max: int = 1 << 20) -> list[Fetch]:
         """A neighbour passes a fetch on; returns the fetches that this broker then passes on."""

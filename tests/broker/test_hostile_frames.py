@@ -257,7 +257,7 @@ def test_all_looking_is_done_before_anything_changes(monkeypatch: pytest.MonkeyP
     desk = Desk(recovered=Recovered())
     desk.declare()
     monkeypatch.setattr(parser, "parse", broken)
-    monkeypatch.setattr("tidemark.broker.hosting.sessions.parse", broken)
+    monkeypatch.setattr("tidemark.broker.selector_fit.parse", broken)
     monkeypatch.setattr("tidemark.broker.publishing.fetching.parse", broken)
     monkeypatch.setattr("tidemark.broker.topics.Schema.parse", broken)
     monkeypatch.setattr("tidemark.broker.topics.check_messages", broken)

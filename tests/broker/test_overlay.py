@@ -195,7 +195,8 @@ def test_a_route_that_fails_is_left_at_once_for_the_next_best() -> None:
     assert at.streams["p"].upstream is None
 
 
-def test_a_better_route_is_taken_only_after_a_delay_and_the_other_left() -> None:
+def changing() -> tuple[At, int]:
+    """A broker that has begun to follow a better neighbour, and the version that neighbour was told."""
     at = At(CELL)
     at.greet(OTHER)
     at.greet(BEST)
@@ -207,11 +208,82 @@ def test_a_better_route_is_taken_only_after_a_delay_and_the_other_left() -> None
     assert at.settle() == []
     at.turn.now = due
     version = at.interests.said_version("p")
-    left, followed = at.settle()
-    assert left == SendPeer(OTHER, Unfollow("p", version))
-    assert followed == SendPeer(BEST, Interest("p", version + 1, ()))
-    assert at.overlay.next_wake() is None
+    learn(at, OTHER, 0, 10, version)
+    assert at.settle() == [SendPeer(BEST, Interest("p", version + 1, ()))]
     assert at.turn.counters["returns"] == 1
+    return at, version + 1
+
+
+def learn(at: At, peer: str, base: int, upto: int, version: int) -> None:
+    """First-time knowledge comes from a neighbour, as the broker would pass it on."""
+    stream = at.streams["p"]
+    if peer == stream.upstream:
+        stream.first(base, upto, 0, version, None)
+        at.overlay.reached("p")
+    else:
+        at.overlay.passed_on(peer, Knowledge("p", base, upto, 0, True, version))
+
+
+def test_a_better_route_is_taken_after_a_delay_and_the_other_left_when_the_streams_have_met() -> None:
+    at, version = changing()
+    learn(at, BEST, 12, 12, 1)  # where its stream stands, for no interest
+    learn(at, BEST, 14, 14, version)
+    learn(at, BEST, 14, 16, version)
+    learn(at, OTHER, 10, 13, version - 1)
+    assert (at.streams["p"].upstream, at.take()) == (OTHER, [])
+    learn(at, OTHER, 13, 14, version - 1)
+    assert at.streams["p"].upstream == BEST
+    assert at.take() == [SendPeer(OTHER, Unfollow("p", version))]
+    assert at.streams["p"].known_upto == 16
+    assert list(at.streams["p"].window.knowledge.known) == [(0, 16)]
+    assert at.overlay.next_wake() is None
+
+
+def test_an_old_route_that_does_not_get_as_far_is_left_anyway() -> None:
+    at, version = changing()
+    learn(at, BEST, 14, 16, version)
+    due = at.overlay.next_wake()
+    assert due is not None
+    at.turn.now = due
+    assert at.settle() == [SendPeer(OTHER, Unfollow("p", version))]
+    assert list(at.streams["p"].window.knowledge.known) == [(0, 10), (14, 16)]
+
+
+def test_an_old_route_that_fails_meanwhile_is_left_at_once_without_another_interest() -> None:
+    at, version = changing()
+    learn(at, BEST, 14, 16, version)
+    at.overlay.link_down(OTHER)
+    assert at.settle() == []
+    assert at.streams["p"].upstream == BEST
+
+
+def test_a_better_route_that_is_none_any_more_is_told_so_and_the_old_one_has_the_interest_again() -> None:
+    at, version = changing()
+    at.overlay.followed(BEST, Interest("p", 1, ()))
+    at.take()
+    assert at.settle() == [
+        SendPeer(BEST, Unfollow("p", version)),
+        SendPeer(OTHER, Interest("p", version + 1, ())),
+    ]
+    learn(at, BEST, 10, 16, version)
+    assert (at.streams["p"].upstream, at.streams["p"].known_upto) == (OTHER, 10)
+
+
+def test_an_interest_that_changes_meanwhile_is_told_to_the_better_route_alone() -> None:
+    at, version = changing()
+    at.interests.want_here(TopicSelector("t", "n > 1"))
+    at.overlay.say_interest()
+    assert at.take() == [
+        SendPeer(OTHER, Unfollow("p", version)),
+        SendPeer(BEST, Interest("p", version + 2, (TopicSelector("t", "n > 1"),))),
+    ]
+
+
+def test_a_better_route_that_goes_down_meanwhile_is_forgotten() -> None:
+    at, _ = changing()
+    at.overlay.link_down(BEST)
+    assert at.settle() == []
+    assert (at.streams["p"].upstream, at.overlay.next_wake()) == (OTHER, None)
 
 
 def test_a_better_route_that_fails_meanwhile_is_not_taken() -> None:

@@ -48,7 +48,7 @@ def hand_out_all(inbox: Inbox) -> list[int]:
 
 def test_an_event_is_handed_out_before_it_is_consumed() -> None:
     inbox = Inbox(WINDOW)
-    inbox.connected({"p": 0}, repeats=False)
+    inbox.connected({"p": 0}, repeats=False, missed=NOT_KEPT)
     assert inbox.delivered(deliver(0, 10, 3, 7), missed=NOT_KEPT)
     cursor = inbox.take()
     assert cursor is not None
@@ -65,7 +65,7 @@ def test_an_event_is_handed_out_before_it_is_consumed() -> None:
 @settings(derandomize=True, deadline=None, max_examples=60)
 def test_events_that_cannot_be_decoded_become_gaps_in_their_places(damaged: set[int], more: bool) -> None:
     inbox = Inbox(WINDOW)
-    inbox.connected({"p": 0}, repeats=False)
+    inbox.connected({"p": 0}, repeats=False, missed=NOT_KEPT)
     frame = deliver(0, 100, *range(10, 90, 10))
     inbox.delivered(frame, missed=NOT_KEPT)
     if more:
@@ -93,14 +93,14 @@ def test_events_that_cannot_be_decoded_become_gaps_in_their_places(damaged: set[
 
 def test_silence_moves_the_position_when_nothing_waits_before_it() -> None:
     inbox = Inbox(WINDOW)
-    inbox.connected({"p": 0}, repeats=False)
+    inbox.connected({"p": 0}, repeats=False, missed=NOT_KEPT)
     assert not inbox.delivered(deliver(0, 5), missed=NOT_KEPT)
     assert inbox.handed() == {"p": 5}
 
 
 def test_silence_behind_events_waits_for_them_and_stays_one_piece() -> None:
     inbox = Inbox(WINDOW)
-    inbox.connected({"p": 0}, repeats=False)
+    inbox.connected({"p": 0}, repeats=False, missed=NOT_KEPT)
     inbox.delivered(deliver(0, 5, 5), missed=NOT_KEPT)
     for upto in range(6, 1_000):
         inbox.delivered(deliver(upto - 1, upto), missed=NOT_KEPT)
@@ -112,14 +112,14 @@ def test_silence_behind_events_waits_for_them_and_stays_one_piece() -> None:
 
 def test_a_start_notice_tells_where_a_new_pubend_begins() -> None:
     inbox = Inbox(WINDOW)
-    inbox.connected({}, repeats=False)
+    inbox.connected({}, repeats=False, missed=NOT_KEPT)
     assert not inbox.delivered(deliver(40, 40), missed=NOT_KEPT)
     assert inbox.handed() == {"p": 40}
 
 
 def test_a_hole_in_a_session_is_an_error() -> None:
     inbox = Inbox(WINDOW)
-    inbox.connected({"p": 0}, repeats=False)
+    inbox.connected({"p": 0}, repeats=False, missed=NOT_KEPT)
     inbox.delivered(deliver(0, 5), missed=NOT_KEPT)
     with pytest.raises(WireError, match="a frame is missing"):
         inbox.delivered(deliver(6, 9), missed=NOT_KEPT)
@@ -127,16 +127,27 @@ def test_a_hole_in_a_session_is_an_error() -> None:
 
 def test_a_start_beyond_the_token_is_a_gap() -> None:
     inbox = Inbox(WINDOW, {"p": 10})
-    inbox.connected({"p": 10}, repeats=False)
+    inbox.connected({"p": 10}, repeats=False, missed=NOT_KEPT)
     assert inbox.delivered(deliver(30, 30), missed=NOT_KEPT)
     cursor = inbox.take()
     assert cursor is not None
     assert (cursor.entry.base, cursor.entry.upto, cursor.entry.reason) == (10, 30, NOT_KEPT)
 
 
+def test_what_was_missed_while_away_is_a_gap_before_anything_is_delivered() -> None:
+    inbox = Inbox(WINDOW)
+    inbox.connected({"p": 0}, repeats=False, missed=RECONNECTED)
+    inbox.delivered(deliver(0, 10, 2), missed=RECONNECTED)
+    assert inbox.connected({"p": 30}, repeats=False, missed=RECONNECTED)
+    assert not inbox.connected({"p": 30}, repeats=False, missed=RECONNECTED)
+    pieces = [(piece.base, piece.upto, piece.reason) for piece in inbox._entries]
+    assert pieces == [(0, 10, ""), (10, 30, RECONNECTED)]
+    assert inbox.delivered(deliver(30, 40, 35), missed=RECONNECTED)
+
+
 def test_a_gap_is_handed_out_and_consumed_like_an_event() -> None:
     inbox = Inbox(WINDOW)
-    inbox.connected({"p": 0}, repeats=False)
+    inbox.connected({"p": 0}, repeats=False, missed=NOT_KEPT)
     assert inbox.let_go(Gap("s", "p", 0, 20), missed=NOT_KEPT)
     cursor = inbox.take()
     assert cursor is not None
@@ -149,14 +160,14 @@ def test_a_gap_is_handed_out_and_consumed_like_an_event() -> None:
 
 def test_what_a_broker_repeats_is_dropped_row_by_row() -> None:
     inbox = Inbox(WINDOW)
-    inbox.connected({"p": 0}, repeats=False)
+    inbox.connected({"p": 0}, repeats=False, missed=NOT_KEPT)
     inbox.delivered(deliver(0, 10, 2, 4, 6), missed=NOT_KEPT)
     cursor = inbox.take()
     assert cursor is not None
     cursor.out = 1
     assert inbox.consumed() == {"p": 0}
     # The connection breaks while the application works on tick 2; the broker starts from the token.
-    inbox.connected({"p": 0}, repeats=True)
+    inbox.connected({"p": 0}, repeats=True, missed=NOT_KEPT)
     assert not inbox.delivered(deliver(0, 10, 2, 4, 6), missed=NOT_KEPT)
     assert inbox.delivered(deliver(10, 12, 11), missed=NOT_KEPT)
     assert hand_out_all(inbox) == [4, 6, 11]
@@ -164,9 +175,9 @@ def test_what_a_broker_repeats_is_dropped_row_by_row() -> None:
 
 def test_what_waits_is_kept_when_the_broker_does_not_repeat() -> None:
     inbox = Inbox(WINDOW)
-    inbox.connected({"p": 0}, repeats=False)
+    inbox.connected({"p": 0}, repeats=False, missed=NOT_KEPT)
     inbox.delivered(deliver(0, 10, 2), missed=RECONNECTED)
-    inbox.connected({}, repeats=False)
+    inbox.connected({}, repeats=False, missed=NOT_KEPT)
     inbox.delivered(deliver(30, 40, 35), missed=RECONNECTED)
     pieces = [(piece.base, piece.upto, piece.reason) for piece in inbox._entries]
     assert pieces == [(0, 10, ""), (10, 30, RECONNECTED), (30, 40, "")]
@@ -174,7 +185,7 @@ def test_what_waits_is_kept_when_the_broker_does_not_repeat() -> None:
 
 def test_credit_is_granted_in_large_steps() -> None:
     inbox = Inbox(WINDOW)
-    inbox.connected({"p": 0}, repeats=False)
+    inbox.connected({"p": 0}, repeats=False, missed=NOT_KEPT)
     size = len(batch(1).body)
     ticks = range(1, WINDOW // size)
     for tick in ticks:
@@ -193,7 +204,7 @@ def test_credit_is_granted_in_large_steps() -> None:
 
 def test_silence_behind_what_was_acknowledged_is_acknowledged_too() -> None:
     inbox = Inbox(WINDOW)
-    inbox.connected({"p": 0, "q": 7}, repeats=False)
+    inbox.connected({"p": 0, "q": 7}, repeats=False, missed=NOT_KEPT)
     inbox.delivered(deliver(0, 10, 3), missed=NOT_KEPT)
     inbox.delivered(deliver(10, 20), missed=NOT_KEPT)
     hand_out_all(inbox)
@@ -221,7 +232,7 @@ def test_every_event_is_handed_out_once_and_in_order_over_any_number_of_reconnec
     inbox = Inbox(WINDOW)
     handed: dict[str, list[int]] = {"p": [], "q": []}
     told: dict[str, int] = {"p": 0, "q": 0}
-    inbox.connected(told, repeats=False)
+    inbox.connected(told, repeats=False, missed=NOT_KEPT)
     for _ in range(data.draw(st.integers(0, 40))):
         match data.draw(st.sampled_from(("deliver", "deliver", "take", "take", "reconnect"))):
             case "deliver":
@@ -236,7 +247,7 @@ def test_every_event_is_handed_out_once_and_in_order_over_any_number_of_reconnec
                 before = inbox.handed()
                 told = inbox.consumed()
                 assert all(told[name] <= before[name] for name in told)
-                inbox.connected(told, repeats=True)
+                inbox.connected(told, repeats=True, missed=NOT_KEPT)
     for name in told:
         rows = [tick for tick in truth[name] if tick > told[name]]
         inbox.delivered(deliver(told[name], end + 1, *rows, pubend=name), missed=NOT_KEPT)

@@ -6,7 +6,6 @@ import asyncio
 import json
 import socket
 import threading
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -277,12 +276,37 @@ def test_a_newer_link_of_the_same_neighbour_ends_the_one_before(tmp_path: Path) 
     play(story)
 
 
+class HandClock:
+    """The clock of a broker's server, moved by hand: how loaded the machine is does not count."""
+
+    def __init__(self, node: Node) -> None:
+        """From now on the server of this node goes by this clock."""
+        self._server = node.server
+        self._now = node.server.time()
+        node.server.time = self
+
+    def __call__(self) -> float:
+        return self._now
+
+    async def move(self, seconds: float) -> None:
+        """Let time pass, and wait until the server has looked at its links."""
+        self._now += seconds
+        await until(lambda: self._server._links_swept == self._now)
+
+
 def test_a_neighbour_that_does_not_answer_is_dead_and_one_that_does_is_not(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
-        node, leaf = await linked(stage, tmp_path, links__ping="20ms", links__silence="500ms")
-        for _ in range(10):
+        node, leaf = await linked(
+            stage, tmp_path, links__ping="20ms", links__idle="20ms", links__silence="200ms"
+        )
+        clock = HandClock(node)
+        for _ in range(20):  # longer than `links.silence`
+            await clock.move(0.03)
+            await clock.move(0.03)
             await leaf.say(Pong((await leaf.hear(Ping)).stamp))
         assert "leaf" in node.runtime.peers
+        for _ in range(20):
+            await clock.move(0.03)
         assert await leaf.is_closed()
         assert not node.runtime.peers
 
@@ -291,20 +315,25 @@ def test_a_neighbour_that_does_not_answer_is_dead_and_one_that_does_is_not(tmp_p
 
 def test_a_neighbour_that_goes_on_taking_what_is_before_the_ping_is_busy_and_not_dead(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
-        node, leaf = await linked(stage, tmp_path, links__ping="20ms", links__silence="300ms")
+        node, leaf = await linked(stage, tmp_path, links__ping="20ms", links__silence="500ms")
+        clock = HandClock(node)
         (connection,) = (each for each in node.server.connections if each.peer == "leaf")
         leaf.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 << 10)
         before = connection.said_bytes
         connection.send(Knowledge("main", 1, 1 << 40, 0, True, 0, filled(100_000)))
         connection.flush()
         left = connection.said_bytes - before
-        while left > 0:  # longer than `links.silence`, and nothing is said meanwhile
-            left -= len(await leaf.reader.read(32 << 10))
-            await asyncio.sleep(0.01)
+        assert left > 30 * (64 << 10)  # it takes longer than `links.silence`, and nothing is said meanwhile
+        while left > 0:
+            taken = await leaf.reader.read(64 << 10)
+            assert taken, "the link was closed"
+            left -= len(taken)
+            await clock.move(0.03)
         assert "leaf" in node.runtime.peers
-        with suppress(ConnectionError):
-            while await leaf.reader.read(1 << 16):
-                pass  # pings: nothing else is left to take, and only an answer would count
+        # Only pings are left to take. From here on an answer would count and nothing else.
+        for _ in range(40):
+            await clock.move(0.03)
+        assert await leaf.is_closed()
         assert not node.runtime.peers
 
     play(story)

@@ -147,6 +147,7 @@ class Scenario:
             "topics": ("t.x",),
             "host_policy": HostPolicy(silence=COMMIT_US, save=COMMIT_US),
             "release_period": COMMIT_US,
+            "silence_patience": 20_000,
             "thresholds": Thresholds(gct_us=20_000, nrt_us=50_000, nrt_us_max=400_000),
         }
         self.world = World(WorldPlan(layout, **(defaults | self.settings)), 1)

@@ -68,7 +68,7 @@ def test_when_the_last_data_frame_is_lost_silence_brings_it() -> None:
     story.wait(0.3)
     lost = story.lose(Knowledge, sender="phb", where=has_events, times=1)
     story.publish("a")
-    story.wait(0.5)
+    story.wait(0.7)
     assert lost.lost == 1
     assert story.got(sub) == "a"
     story.end()

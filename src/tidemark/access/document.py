@@ -15,10 +15,12 @@ from typing import Any
 
 from tidemark.access.parameters import parameters_of_name, parameters_of_rule, rule_for
 from tidemark.access.principal import Claim, Principal, check_claims, check_name
+from tidemark.access.quota import QUOTA_MAX, QUOTAS
 from tidemark.access.verifier import Verifier
 from tidemark.errors import AccessError, TidemarkError
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern
+from tidemark.message.types import NAME_BYTES_MAX
 
 #: Bytes of a document: it travels in one frame.
 DOCUMENT_BYTES_MAX = 4 << 20
@@ -63,6 +65,10 @@ class Role:
     write: Rules = field(default_factory=_none)
     #: the same, for whoever has this role whatever else other roles let it see
     restrict: Rules = field(default_factory=_none)
+    #: topic pattern -> names of fields that whoever has this role does not see, whatever other roles show
+    hide: Mapping[str, tuple[str, ...]] = field(default_factory=_none)
+    #: name of a quota -> its value (`access.quota`)
+    quota: Mapping[str, int] = field(default_factory=_none)
     #: publish, subscribe or declare -> topic patterns that are denied, whatever other roles grant
     deny: Mapping[str, tuple[str, ...]] = field(default_factory=_none)
 
@@ -153,6 +159,8 @@ def _role(name: str, given: dict[str, Any]) -> Role:
         read=_rules(given, "read", where),
         write=_rules(given, "write", where),
         restrict=_rules(given, "restrict", where),
+        hide=_hidden(given, where),
+        quota=_quota(given, where),
         deny=MappingProxyType({kind: _patterns(deny, kind, f"{where}.deny") for kind in deny}),
     )
 
@@ -231,6 +239,39 @@ def _rules(given: Mapping[str, Any], key: str, where: str) -> Rules:
     for pattern, rule in value.items():
         _check_pattern(pattern, f"{where}.{key}")
         _check_rule(rule, f'{where}.{key}."{pattern}"')
+    return MappingProxyType(dict(value))
+
+
+def _hidden(given: Mapping[str, Any], where: str) -> Mapping[str, tuple[str, ...]]:
+    value = given.get("hide", {})
+    if not isinstance(value, dict):
+        raise AccessError(f'{where}.hide is not a table of fields: write hide."PATTERN" = ["FIELD"]')
+    if len(value) > ENTRIES_MAX:
+        raise AccessError(f"{where}.hide has {len(value)} entries, more than {ENTRIES_MAX}")
+    for pattern in value:
+        _check_pattern(pattern, f"{where}.hide")
+        for name in _texts(value, pattern, f"{where}.hide"):
+            _check_hidden(name, f'{where}.hide."{pattern}"')
+    return MappingProxyType({pattern: tuple(names) for pattern, names in value.items()})
+
+
+def _check_hidden(name: str, where: str) -> None:
+    if not 0 < len(name.encode(errors="surrogatepass")) <= NAME_BYTES_MAX:
+        raise AccessError(f"{where}: the name of a field has 1 to {NAME_BYTES_MAX} bytes")
+    if name.startswith("_"):
+        raise AccessError(f"{where}: {name!r} is a header, or a field without a name, and cannot be hidden")
+    if "." in name:
+        raise AccessError(f"{where}: {name!r} is inside a field: hide the whole field {name.split('.')[0]!r}")
+
+
+def _quota(given: Mapping[str, Any], where: str) -> Mapping[str, int]:
+    value = given.get("quota", {})
+    if not isinstance(value, dict):
+        raise AccessError(f"{where}.quota is not a table: write quota.subscriptions = 10")
+    _only_keys(value, QUOTAS, f"{where}.quota")
+    for name, most in value.items():
+        if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= QUOTA_MAX:
+            raise AccessError(f"{where}.quota.{name} is a number from 1 to {QUOTA_MAX}, not {most!r}")
     return MappingProxyType(dict(value))
 
 

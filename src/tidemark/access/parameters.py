@@ -47,6 +47,21 @@ def name_for(text: str, principal: Principal, *, is_topic: bool = False) -> str 
     return "".join((*parts, text[at:]))
 
 
+def pattern_for(text: str, principal: Principal) -> str:
+    """Return a topic pattern with the values of its parameters, where a value that is missing is any level.
+
+    For patterns that take something away: without a claim they take it from more topics, not from fewer.
+    """
+    levels = (name_for(level, principal, is_topic=True) for level in _levels(text))
+    return ".".join("*" if level is None else level for level in levels)
+
+
+def _levels(text: str) -> list[str]:
+    """Return the levels of a pattern; a dot inside a parameter's braces ends none."""
+    parts = _IN_NAME.sub(lambda found: found[0].replace(".", "\0"), text).split(".")
+    return [part.replace("\0", ".") for part in parts]
+
+
 def rule_for(text: str, principal: Principal) -> str | None:
     """Return a rule with its parameters as literals; None if the principal lacks a claim."""
     parts: list[str] = []

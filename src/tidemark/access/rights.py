@@ -8,7 +8,8 @@ that one selector, so that a rule costs no more than a condition that the subscr
 For one topic a role shows everything that it subscribes to, or, where it has `read` rules for the topic, what
 one of them chooses. What several roles show is joined by OR. What a `restrict` rule of any role does not
 choose is hidden, and so is every topic that a role denies. A rule that names a field that a topic does not
-have shows nothing of that topic.
+have shows nothing of that topic. Fields that a role hides are hidden whatever other roles show, from events
+and from the principal's own selectors; the rules may name them.
 """
 
 from __future__ import annotations
@@ -16,15 +17,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tidemark.access.document import AccessDocument, Rules
-from tidemark.access.parameters import name_for, rule_for, wildcard_matches
+from tidemark.access.parameters import name_for, pattern_for, rule_for, wildcard_matches
 from tidemark.access.principal import BROKER_ITSELF, Principal
+from tidemark.access.quota import largest
 from tidemark.errors import AccessError, SelectorError
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.selectors.render import render
+from tidemark.matching.selectors.selector import paths_of
 from tidemark.matching.selectors.topic_conditions import for_topic, narrowed
 from tidemark.matching.selectors.tree import FALSE, TRUE, And, Node, Not, Or, TopicMatches
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.publisher_names import is_made
+
+#: Topic patterns with the names of the fields that are hidden there. Who have equal ones are served together.
+Hidden = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 class Rights:
@@ -40,6 +46,7 @@ class Rights:
         is_itself = principal is BROKER_ITSELF
         self.may_monitor = self.may_administer or is_itself or any(role.monitor for role in self._roles)
         self.is_pipeline = any(role.pipeline for role in self._roles)
+        self.quota = largest(role.quota for role in self._roles)
         self._seen = TRUE if self.is_pipeline else self._shown("subscribe", "read")
         self._written = self._shown("publish", "write")
 
@@ -105,6 +112,31 @@ class Rights:
         tree = narrowed(self._seen, TopicPattern.parse(pattern))
         return "" if tree == TRUE else render(tree)
 
+    def hidden(self, pattern: str) -> Hidden:
+        """Return which fields of the topics of `pattern` are hidden from the principal.
+
+        The pipeline has all fields of all events, since the archive has to give them back as they were.
+        """
+        if self.is_pipeline:
+            return ()
+        topics = TopicPattern.parse(pattern)
+        names: dict[str, set[str]] = {}
+        for role in self._roles:
+            for text, hidden in role.hide.items():
+                filled = pattern_for(text, self.principal)
+                if hidden and TopicPattern.parse(filled).intersects(topics):
+                    names.setdefault(filled, set()).update(hidden)
+        return tuple((each, tuple(sorted(names[each]))) for each in sorted(names))
+
+    def hidden_in(self, pattern: str, selector: str) -> str | None:
+        """Return a field that `selector` names and that is hidden in topics of `pattern`; None if none is.
+
+        TidemarkError if `pattern` or `selector` cannot be read.
+        """
+        tree = narrowed(parse(selector), TopicPattern.parse(pattern))
+        hidden = {name for _, names in self.hidden(pattern) for name in names}
+        return next((path[0] for path in sorted(paths_of(tree)) if path[0] in hidden), None)
+
     @property
     def written(self) -> str:
         """What the principal may publish, as a selector over all topics; "" is everything."""
@@ -122,7 +154,11 @@ class Rights:
         return _all_of([_any_of(grants), Not(_any_of(self._denied(what)))])
 
     def _denied(self, what: str) -> list[Node]:
-        return [self._matches(pattern) for role in self._roles for pattern in role.deny.get(what, ())]
+        return [
+            TopicMatches(pattern_for(pattern, self.principal))
+            for role in self._roles
+            for pattern in role.deny.get(what, ())
+        ]
 
     def _shown(self, what: str, rules: str) -> Node:
         """Return the condition of the events that the principal may see, or publish."""
@@ -132,7 +168,8 @@ class Rights:
         if what == "subscribe":
             for role in self._roles:
                 for pattern, rule in role.restrict.items():
-                    restricted.append(_any_of([Not(self._matches(pattern)), self._rule(rule)]))
+                    within = TopicMatches(pattern_for(pattern, self.principal))
+                    restricted.append(_any_of([Not(within), self._rule(rule)]))
         return _all_of([_any_of(shown), *hidden, *restricted])
 
     def _shown_by(self, patterns: Sequence[str], rules: Rules) -> Node:

@@ -40,6 +40,10 @@ class AccessAnswer(JsonObject):
     monitor: bool
     administer: bool
     pipeline: bool
+    #: fields that it does not see in topics of the pattern, and may not name
+    hidden: tuple[str, ...] = ()
+    #: a hidden field that the selector names, for which it would be refused; "" if it names none
+    named: str = ""
 
 
 def plan_access(before: str, after: str) -> list[AccessChange]:
@@ -79,15 +83,19 @@ def try_access(
     own = dict(principal.claims) if principal is not None else {}
     rights = Rights(document, Principal(user, {**own, **check_claims(claims or {})}))
     sees = rights.restricted(pattern, selector)
+    named = rights.hidden_in(pattern, selector)
+    hidden = {name for _, names in rights.hidden(pattern) for name in names}
     return AccessAnswer(
         user=user,
         pattern=pattern,
-        subscribe=sees is not None,
-        sees=sees or "",
+        subscribe=sees is not None and named is None,
+        sees=sees or "" if named is None else "",
         publish=rights.may_publish(pattern),
         writes=rights.write_rule(pattern) if rights.may_publish(pattern) else "",
         declare=rights.may_declare(pattern),
         monitor=rights.may_monitor,
         administer=rights.may_administer,
         pipeline=rights.is_pipeline,
+        hidden=tuple(sorted(hidden)) if sees is not None else (),
+        named=named or "",
     )

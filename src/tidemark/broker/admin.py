@@ -142,7 +142,7 @@ class Admin:
     # What concerns those who ask, where there are accounts.
 
     def _topics_page(self, client: int, given: Arguments) -> str:
-        topics = self._topics(_after(given))
+        topics = self._topics(client, _after(given))
         known = (each for each in topics if self._access.may_know(client, each[0]))
         return page_of(known, len(self._registry.topics), given)
 
@@ -175,12 +175,13 @@ class Admin:
     def _counted_one(self, subscription: HostedSubscription) -> CountedAnswer:
         return CountedAnswer((subscription,), lambda owed: dumps(self.subscription(subscription, owed)))
 
-    def _topics(self, after: str) -> Iterator[tuple[str, TopicStatus]]:
+    def _topics(self, client: int, after: str) -> Iterator[tuple[str, TopicStatus]]:
         """Yield the topics whose names come after `after`, with all versions of their schemas."""
         names = sorted(self._registry.topics)
         for name in names[bisect_right(names, after) :]:
             found = self._registry.topics[name]
-            yield name, TopicStatus(name, found.is_open, tuple(schema.text for schema in found.versions))
+            shown = self._access.versions(client, name, found.texts)
+            yield name, TopicStatus(name, found.is_open, tuple(shown.values()))
 
     def pubends(self) -> list[PubendStatus]:
         """Return the pubends that this broker hosts."""
@@ -241,6 +242,7 @@ class Admin:
                 pubend: self._progress(subscription, pubend, constream, owed.get((subscription.id, pubend)))
                 for pubend, constream in sorted(self._host.constreams.items())
             },
+            over_quota=subscription.is_over_quota,
         )
 
     def _progress(

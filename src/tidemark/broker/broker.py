@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from tidemark.broker.access.access_control import AccessControl
+from tidemark.broker.access.held_quota import HeldQuota
 from tidemark.broker.admin import Admin
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.departures import Departures
@@ -124,7 +125,7 @@ class Broker:
         self.config = config
         self._turn = turn = Turn()
         self.counters = turn.counters
-        self._departures = Departures()
+        self._departures = Departures(config.silence_patience)
         #: what publishers are told while this broker takes nothing new from them; None while it does
         self._drain_notice = config.drain_notice
         self._woken_at = 0
@@ -140,7 +141,7 @@ class Broker:
         self._cache = DiskCache(turn, config.cache_bytes_max)
         self._access = AccessControl(config.access, registry, turn)
         self._interests = Interests(config.incarnation, registry, turn)
-        self._fetching = Fetching(self._pubends, self._streams, registry, turn)
+        self._fetching = Fetching(self._pubends, self._streams, registry, turn, self._access.fetched)
         self._overlay = Overlay(config, self._streams, self._interests, turn)
         self._reports = ReleaseReports(
             config.name,
@@ -155,7 +156,13 @@ class Broker:
         self._host = Host(registry, self._interests, turn, config.host_policy, self._fetching, self._reports)
         self._reports.consumption = self._host.acknowledgements
         self._topics = Topics(
-            registry, turn, self._overlay, self._host, config.topic_limits, config.client_limits.topics
+            registry,
+            turn,
+            self._overlay,
+            self._host,
+            config.topic_limits,
+            config.client_limits.topics,
+            self._access.versions,
         )
         self._preparation = Preparation(registry, self._topics, self._host.audience)
         for name in config.layout.pubends:
@@ -178,6 +185,7 @@ class Broker:
             config.client_limits.subscriptions,
             self._access,
         )
+        self._held_quota = HeldQuota(self._host, turn, self._access.quotas.held_bytes)
         self._sessions.recover(recovered.next_subscriber)
         self._admin = Admin(
             self._host, self._sessions, registry, self._pubends, self._reports.hosts, turn, self._access
@@ -190,6 +198,10 @@ class Broker:
         """Return why a client may not ask a question that the process answers; None if it may."""
         checked = self._access.checked(client, ask)
         return checked if isinstance(checked, Refused) else None
+
+    def publish_wait(self, client: int, now: int) -> int:
+        """Return for how many microseconds a client has to wait before it may publish; 0 if it may now."""
+        return self._access.quotas.wait(client, now)
 
     def describe_pubends(self) -> list[PubendStatus]:
         """Return how the pubends that are hosted here stand."""
@@ -431,6 +443,9 @@ class Broker:
             case Knowledge():
                 if peer == stream.upstream:
                     self._knowledge(frame, stream)
+                    self._overlay.reached(frame.pubend)
+                elif frame.first:
+                    self._overlay.passed_on(peer, frame)
             case Nack(_, ranges, version):
                 stream.nacked(peer, ranges, version=version)
             case AckExpected(pubend, tick):
@@ -476,6 +491,8 @@ class Broker:
             return
         match frame:
             case Publish():
+                batch, now = frame.batch, self._turn.now
+                self._access.quotas.published(client, len(batch.data), batch.count, now)
                 self._publish(client, frame)
             case Ack():
                 self._sessions.acknowledge(client, frame)
@@ -561,6 +578,7 @@ class Broker:
     def _periodic(self) -> None:
         now = self._woken_at = self._turn.now
         self._host.wake()
+        self._held_quota.wake()
         self._overlay.wake()
         self._sessions.wake()
         for name, pubend in self._pubends.items():

@@ -46,6 +46,8 @@ class BrokerConfig:
     #: periodic work: silence, releases, saving
     period: int = 50 * MILLISECOND
     pfs_sync: int = 100 * MILLISECOND
+    #: silence that a neighbour is told waits for so long for other frames to it
+    silence_patience: int = 1_000 * MILLISECOND
     #: what subscribers have released is reported no more often than this, unless somebody waits for it
     release_period: int = 1_000 * MILLISECOND
     #: a better way to a pubend that has come (back) is taken after half of this to all of it

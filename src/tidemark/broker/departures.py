@@ -1,13 +1,15 @@
 """Departures: what is said to one neighbour in one turn travels together, in one frame.
 
 A frame may have patience: it waits until something else leaves for the same neighbour, or until its patience
-ends. Answers to questions travel by themselves, since they give way to everything else on a slow link
-(`outgoing`), and so do frames that are large already.
+ends. All silence has, and silence that goes on where other silence ends joins it, as an event does that comes
+after silence. What waited leaves before what is said later. Answers to questions travel by themselves, since
+they give way to everything else on a slow link (`outgoing`), and so do frames that are large already.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from tidemark.broker.effects import Effect, SendPeer
 from tidemark.broker.outgoing import is_history
@@ -36,7 +38,9 @@ ROW_BYTES = NAME_BYTES_MAX + 32
 class Departures:
     """The frames that one broker is about to send to its neighbours."""
 
-    def __init__(self) -> None:
+    def __init__(self, silence_patience: int) -> None:
+        """`silence_patience`: microseconds for which first-time silence may wait."""
+        self._silence_patience = silence_patience
         #: neighbour -> what is said to it in this turn
         self._now: dict[str, list[PeerFrame]] = {}
         #: neighbour -> what waits for company, each with the monotonic time until which it does
@@ -48,17 +52,34 @@ class Departures:
         for effect in effects:
             if not isinstance(effect, SendPeer):
                 others.append(effect)
-            elif effect.patience:
-                self._patient.setdefault(effect.peer, []).append((now + effect.patience, effect.frame))
+                continue
+            frame, patience = effect.frame, effect.patience
+            if isinstance(frame, Knowledge) and frame.first:
+                until, frame = self._joined(effect.peer, frame, now + self._silence_patience)
+                patience = until - now if _is_silence(frame) else 0
+            if patience > 0:
+                self._patient.setdefault(effect.peer, []).append((now + patience, frame))
             else:
-                self._now.setdefault(effect.peer, []).append(effect.frame)
+                self._now.setdefault(effect.peer, []).append(frame)
         return others
+
+    def _joined(self, peer: str, frame: Knowledge, until: int) -> tuple[int, Knowledge]:
+        """Return first-time knowledge together with the silence before it that waits, and until when."""
+        waiting = self._patient.get(peer, [])
+        place = frame.pubend, frame.version, frame.base
+        if frame.base == frame.upto or frame.damaged:
+            return until, frame
+        for at, (since, each) in enumerate(waiting):
+            if isinstance(each, Knowledge) and (each.pubend, each.version, each.upto) == place:
+                del waiting[at]
+                return since, replace(frame, base=each.base, lost=max(each.lost, frame.lost))
+        return until, frame
 
     def leave(self, now: int) -> list[Effect]:
         """Return what leaves at the end of a turn: for each neighbour as few frames as may be."""
         for peer, waiting in list(self._patient.items()):
-            if peer in self._now or min(until for until, _ in waiting) <= now:
-                self._now.setdefault(peer, []).extend(frame for _, frame in waiting)
+            if peer in self._now or min((until for until, _ in waiting), default=now) <= now:
+                self._now[peer] = [frame for _, frame in waiting] + self._now.get(peer, [])
                 del self._patient[peer]
         leaving, self._now = self._now, {}
         return [SendPeer(peer, frame) for peer, frames in leaving.items() for frame in _together(frames)]
@@ -92,6 +113,11 @@ def _together(frames: list[PeerFrame]) -> Iterator[PeerFrame]:
             size += count
     if gathered:
         yield _one(gathered)
+
+
+def _is_silence(frame: Knowledge) -> bool:
+    """Whether first-time knowledge tells of no event, of no damage, and of some ticks."""
+    return frame.batch is None and frame.base < frame.upto and not frame.damaged
 
 
 def _one(frames: list[PeerFrame]) -> PeerFrame:

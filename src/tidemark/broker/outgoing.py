@@ -16,7 +16,9 @@ from typing import Generic, TypeVar
 
 from tidemark.ticks import RangeSet
 from tidemark.wire.frames import (
+    AckExpected,
     Claim,
+    Fetch,
     Fetched,
     Frame,
     Heard,
@@ -24,6 +26,7 @@ from tidemark.wire.frames import (
     Interest,
     Knowledge,
     Links,
+    Nack,
     Overlay,
     Release,
     Together,
@@ -35,6 +38,8 @@ from tidemark.wire.frames import (
 #: Frames that are sent to a slow neighbour too: without them it would be wrong about this broker. It asks
 #: again for all others.
 NEVER_DROPPED = frozenset((Hello, Links, Ways, Interest, Unfollow, Claim, Topic, Release, Heard, Overlay))
+#: Frames that are answered, besides releases that ask.
+QUESTIONS = frozenset((AckExpected, Fetch, Hello, Interest, Nack))
 #: One byte in so many is of history while both classes wait.
 HISTORY_SHARE = 8
 
@@ -53,6 +58,17 @@ def is_history(frame: Frame) -> bool:
     """Whether `frame` answers a question, and so gives way to all frames that do not."""
     kind = type(frame)
     return kind is Fetched or (kind is Knowledge and not frame.first)  # type: ignore[union-attr]
+
+
+def is_question(frame: Frame) -> bool:
+    """Whether the neighbour says something to `frame` at once, if it is alive: who waits for it asks soon."""
+    match frame:
+        case Together(frames=frames):
+            return any(map(is_question, frames))
+        case Release(rows=rows):
+            return any(row.asks for row in rows)
+        case _:
+            return type(frame) in QUESTIONS
 
 
 class HistoryQueue(Generic[Item]):

@@ -8,7 +8,7 @@ event after a restart. An open topic may have thousands of shapes, so only what 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -50,6 +50,10 @@ class TopicLimits:
     all_bytes_max: int = 64 << 20
 
 
+#: client, topic, the texts of all versions by fingerprint -> those that the client is told of
+VersionsFor = Callable[[int, str, Mapping[int, str]], Mapping[int, str]]
+
+
 class TopicListener(Protocol):
     """A part of the broker that may wait for a topic."""
 
@@ -68,6 +72,7 @@ class Topics:
         listener: TopicListener,
         limits: TopicLimits,
         topics_a_client_max: int,
+        versions_for: VersionsFor,
     ) -> None:
         #: every topic that is known; all parts that match or read events hold it, only this one adds to it
         self._registry = registry
@@ -80,6 +85,7 @@ class Topics:
         #: bytes of the schemas of all topics
         self._bytes = 0
         self._topics_a_client_max = topics_a_client_max
+        self._versions_for = versions_for
         #: client that is connected -> how many topics it was the first to declare
         self._declared: Counter[int] = Counter()
         #: text -> what came of it, of schemas that are declared next, by clients that wait for it
@@ -301,12 +307,13 @@ class Topics:
     def _answer(self, client: int, topic: str, shapes: tuple[int, ...]) -> None:
         """Tell a client what a topic is: all of it, or the shapes of an open topic that it has asked for."""
         found = self._registry.topics.get(topic)
+        texts = self._versions_for(client, topic, found.texts) if found is not None else {}
         if found is None:
             frame = Topic(topic, False, ())
         elif found.is_open and shapes:
-            frame = Topic(topic, True, tuple(found.texts[each] for each in shapes if each in found.texts))
+            frame = Topic(topic, True, tuple(texts[each] for each in shapes if each in texts))
         else:
-            frame = Topic(topic, found.is_open, tuple(found.texts.values()))
+            frame = Topic(topic, found.is_open, tuple(texts.values()))
         self._out.add(SendClient(client, frame))
 
     def _keep(self, topic: str, before: int, was_open: bool, source: str | None) -> bool:

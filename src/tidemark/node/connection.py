@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from tidemark.access.principal import Principal
 from tidemark.broker.effects import LinkMeasured
-from tidemark.broker.outgoing import HistoryQueue, is_history, undroppable
+from tidemark.broker.outgoing import HistoryQueue, is_history, is_question, undroppable
 from tidemark.broker.preparation import Steps, Work
 from tidemark.errors import WireError
 from tidemark.message.batches.batch import Buffer
@@ -97,6 +97,7 @@ class Connection(TurnTaking):
         "_history",
         "_is_full",
         "_is_introduced",
+        "_is_question_said",
         "_questions",
         "_said",
         "_server",
@@ -134,6 +135,8 @@ class Connection(TurnTaking):
         self._encode: Encode = encode
         #: pieces of encoded frames that `flush` writes together when the stimulus at hand has been handled
         self._said: list[Buffer] = []
+        #: whether one of these frames asks the neighbour for something
+        self._is_question_said = False
         #: encoded frames of history for a neighbour that wait until the transport takes them
         self._history: HistoryQueue[list[Buffer]] = HistoryQueue()
         #: the transport has enough to write for now
@@ -431,6 +434,7 @@ class Connection(TurnTaking):
             runtime = self._server.runtime
             (runtime.to_deliver if type(frame) is Deliver else runtime.to_flush).append(self)
         self._say(frame)
+        self._is_question_said = self._is_question_said or (self.peer is not None and is_question(frame))
         self.said_events += _events_in(frame)
         if len(self._said) > PIECES_MAX:
             self.flush()
@@ -461,7 +465,7 @@ class Connection(TurnTaking):
             pieces = self._history.take()
             self._transport.writelines(pieces)
             self.said_bytes += size_of(pieces)
-            self.liveness.say(self._server.time())
+            self.liveness.say(self._server.time(), self.said_bytes)
 
     def _kept(self, frame: Frame, queued: int) -> Frame | None:
         """Returns what of `frame` is sent although the queue is full: only what must not be lost, up to twice
@@ -558,7 +562,8 @@ class Connection(TurnTaking):
             size = size_of(said)
             self.said_bytes += size
             self._history.passed(size)
-            self.liveness.say(self._server.time())
+            self.liveness.say(self._server.time(), self.said_bytes, is_question=self._is_question_said)
+            self._is_question_said = False
         if self._history:
             self._write_history()
 

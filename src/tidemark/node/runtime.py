@@ -5,7 +5,8 @@ same turn of the loop; its disk effects go to the disk threads, whose completion
 runtime promises:
 - The order of effects is kept for each connection and for each disk thread.
 - Nothing is read from publishers while the disk is more than `limits.disk_queue` behind, and nothing from one
-  that alone has more than its share of `limits.in_flight` on the way to the disk.
+  that alone has more than its share of `limits.in_flight` on the way to the disk, or that has published more
+  than its quota.
 - After an error in the broker or on the disk nothing more is handled, sent or written.
 """
 
@@ -45,7 +46,7 @@ from tidemark.node.disk.backlog import Backlog, InFlight
 from tidemark.node.disk.disk_thread import DiskWorker
 from tidemark.node.disk.disk_threads import DiskThreads
 from tidemark.node.logs import Log
-from tidemark.wire.frames import ClientFrame, Frame, Hello, PeerFrame
+from tidemark.wire.frames import ClientFrame, Frame, Hello, PeerFrame, Ping, Publish
 
 #: Timers of the event loop are no finer than this.
 WAKE_SECONDS_MIN = 0.001
@@ -53,6 +54,8 @@ WAKE_SECONDS_MIN = 0.001
 OWN_TICKET = 0
 #: A sync that completes may set off another one, for what gathered meanwhile and for what follows from it.
 SETTLE_ROUNDS = 4
+#: A client that is over its quota hears from the broker at least this often.
+QUOTA_WAIT_SECONDS_MAX = 2.0
 log = Log("runtime")
 
 
@@ -122,6 +125,8 @@ class Runtime:
         #: clients and links that are not read from until the disk has caught up
         self._paused_clients: set[int] = set()
         self._paused_links: set[RuntimeConnection] = set()
+        #: clients that are not read from until they have waited for what they published beyond their quota
+        self._waiting_clients: set[int] = set()
         #: what the broker is still to hear of connections that were refused while a stimulus was handled
         self._gone: list[Stimulus] = []
         self._disk_queue_bytes_max = disk_queue_bytes_max
@@ -232,12 +237,14 @@ class Runtime:
     def client_is(self, client: int, connection: RuntimeConnection) -> None:
         """Frames for `client` go to `connection` from now on: the client got a lease."""
         self._paused_clients.discard(client)
+        self._waiting_clients.discard(client)
         self.clients[client] = connection
 
     def client_said(self, client: int, frames: list[ClientFrame], until: float = math.inf) -> int:
         """These frames of a client arrived. Returns how many of them were handled: see `give`."""
         before = self.backlog.logged
-        handled = self.give([ClientFrameReceived(client, frame) for frame in frames], until)
+        allowed = self._allowed(client, frames)
+        handled = self.give([ClientFrameReceived(client, frame) for frame in frames[:allowed]], until)
         logged, in_flight = self.backlog.logged, self._in_flight
         if logged > before:
             in_flight.add(client, handled, before, logged)
@@ -247,13 +254,51 @@ class Runtime:
             self.clients[client].pause()
         return handled
 
+    def _allowed(self, client: int, frames: list[ClientFrame]) -> int:
+        """Return how many of these frames may be handled now; let the client wait before it publishes more.
+
+        A client that is over its quota is told from time to time that the broker is there: it may be waiting
+        for that, while nothing that it says is read.
+        """
+        first = next((at for at, frame in enumerate(frames) if type(frame) is Publish), None)
+        wait = self.broker.publish_wait(client, monotonic_us()) if first is not None else 0
+        if first is None or not wait:
+            return len(frames)
+        self.broker.counters["quota_waits"] += 1
+        connection = self.clients.get(client)
+        if connection is not None:
+            self._waiting_clients.add(client)
+            connection.pause()
+            self._loop.call_later(min(wait / 1e6, QUOTA_WAIT_SECONDS_MAX), self._waited, client)
+        return first
+
+    def _waited(self, client: int) -> None:
+        """Let a client that was over its quota go on, or wait on."""
+        connection = self.clients.get(client)
+        if self.is_over or connection is None or client not in self._waiting_clients:
+            return
+        wait = self.broker.publish_wait(client, monotonic_us())
+        if wait:
+            connection.send(Ping(0))
+            self._flush()
+            self._loop.call_later(min(wait / 1e6, QUOTA_WAIT_SECONDS_MAX), self._waited, client)
+            return
+        self._waiting_clients.discard(client)
+        if client not in self._paused_clients:
+            connection.resume()
+
     def client_gone(self, client: int) -> None:
         """The connection of `client` is closed, or its lease has ended; a second call does nothing."""
         connection = self.clients.pop(client, None)
         if connection is not None:
-            self._paused_clients.discard(client)
-            self._in_flight.forget(client)
+            self._forget(client)
             self.give((ClientGone(client),))
+
+    def _forget(self, client: int) -> None:
+        """Forget why a client that is gone was not read."""
+        self._paused_clients.discard(client)
+        self._waiting_clients.discard(client)
+        self._in_flight.forget(client)
 
     def link_up(self, peer: str, connection: RuntimeConnection, hello: Hello) -> None:
         """The neighbour `peer` has introduced itself with `hello`. An older link to it is closed."""
@@ -297,7 +342,8 @@ class Runtime:
             return
         for client in [each for each in self._paused_clients if self._in_flight.has_room(each)]:
             self._paused_clients.discard(client)
-            self.clients[client].resume()
+            if client not in self._waiting_clients:
+                self.clients[client].resume()
         links, self._paused_links = self._paused_links, set()
         for link in links:
             link.resume()
@@ -333,8 +379,7 @@ class Runtime:
         gone: Stimulus
         if isinstance(effect, RefuseClient):
             connection = self.clients.pop(effect.client, None)
-            self._paused_clients.discard(effect.client)
-            self._in_flight.forget(effect.client)
+            self._forget(effect.client)
             who, gone = f"client {effect.client}", ClientGone(effect.client)
         else:
             connection = self.peers.pop(effect.peer, None)

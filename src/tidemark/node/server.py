@@ -35,7 +35,7 @@ from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.topology import Topology
 from tidemark.node.turns.turns import Turns
 from tidemark.node.unfinished_input import UnfinishedInput
-from tidemark.wire.frames import Answer, Ask, Overlay, Refused
+from tidemark.wire.frames import Answer, Ask, Overlay, Pong, Refused
 from tidemark.wire.liveness.tcp_info import TcpInfo
 from tidemark.wire.security.frames import Access
 
@@ -456,7 +456,7 @@ class Server:
             connection.observe(now)
             # Only a connection that was asked and has not answered is given up: the last full sweep may have
             # been longer ago than `limits.silence`.
-            if connection.liveness.is_dead(now, silence):
+            if connection.liveness.is_dead(now, silence - ping):
                 log.warning(
                     "nothing heard: disconnected",
                     address=connection.address,
@@ -486,7 +486,8 @@ class Server:
                 connection.abort()
 
     def _sweep_links(self) -> None:
-        ping, silence = self._link_limits.ping / 1e6, self._link_limits.silence / 1e6
+        limits = self._link_limits
+        ping, silence, idle = limits.ping / 1e6, limits.silence / 1e6, max(limits.idle, limits.ping) / 1e6
         self._link_timer = self._loop.call_later(ping / 2, self._sweep_links)
         now = self.time()
         late, self._links_swept = now - self._links_swept > 2 * ping, now
@@ -500,12 +501,14 @@ class Server:
             if late:
                 # This process was busy, or stopped: what came meanwhile is read before the link is judged.
                 link.liveness.forgive(now - ping)
-            if link.liveness.is_dead(now, silence) and not link.is_paused:
+            if link.liveness.is_dead(now, silence - ping) and not link.is_paused:
                 seconds = round(link.liveness.silence(now), 3)
                 log.warning("nothing heard and nothing taken: link is dead", peer=link.peer, seconds=seconds)
                 link.abort()
-            elif link.liveness.should_ping(now, ping):
+            elif link.liveness.should_ask(now, ping, idle):
                 link.ping()
+            elif link.liveness.should_speak(now, idle):
+                link.write(Pong(0))
 
     def _measured(self, link: Connection, info: TcpInfo) -> None:
         """Tell the core what was measured of a link, unless that is what it was told before."""

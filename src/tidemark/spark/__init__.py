@@ -8,6 +8,7 @@ does not load what only the archive needs. The packages:
 | `source` | `spark.read` and `spark.readStream` of the format "tidemark" | `source.TidemarkSource` |
 | `sink` | `df.write` and `df.writeStream` of the same format | `sink.Sink` |
 | `archive` | writes and reads the Delta tables that hold history | `archive.Archive`, `reader.read` |
+| `archive_scan` | plans and reads the archive for all readers | `slices.slices`, `columnar.ColumnarReader` |
 | `archive_query` | writes the archive as a streaming query, and chooses the engine | `query.ArchiveQuery` |
 | `upkeep` | erases events of the archive, and compares it with brokers | `asking.erase`, `verifying.verify` |
 | `report` | draws the archive over time | `figures.figures`, `html.page` |

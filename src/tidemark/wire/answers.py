@@ -111,6 +111,8 @@ class SubscriptionStatus(JsonObject):
     checkpoint: str
     #: pubend -> progress
     pubends: Mapping[str, SubscriptionProgress]
+    #: it is owed more than its owner's quota, so that pubends keep nothing for it
+    over_quota: bool = False
 
 
 @dataclass(frozen=True, slots=True)

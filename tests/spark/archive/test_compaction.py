@@ -24,8 +24,8 @@ from tidemark.spark.archive.reader import snapshot
 from tidemark.spark.archive.state import load_state
 from tidemark.spark.archive.table import ArchiveTable, DataFile, folder_of, log_of
 from tidemark.spark.history_frames.frame import gaps_of
+from tidemark.spark.source.archived import archive_at
 from tidemark.spark.source.offsets import check_gaps, pubend_extents
-from tidemark.spark.source.reading import archive_at
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 from tidemark.wire.answers import PUBENDS
 

@@ -18,7 +18,6 @@ from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.node import node as node_module
 from tidemark.spark.archive.archive import Archive
-from tidemark.spark.deep import plan as deep_plan
 from tidemark.spark.deep import shared_scan
 from tidemark.spark.deep import waves as deep_waves
 from tidemark.spark.deep.service import DeepService
@@ -232,7 +231,7 @@ def test_a_scan_on_spark_gives_what_one_in_this_process_gives(
         yield spark
 
     monkeypatch.setattr(deep_waves, "SPARK_BYTES_MIN", 1)
-    monkeypatch.setattr(deep_plan, "SLICE_BYTES", 1_000)
+    monkeypatch.setattr(shared_scan, "SLICE_BYTES", 1_000)
     monkeypatch.setattr(shared_scan, "FIRST_WAVE_BYTES", 4_000)
     with world(tmp_path) as at:
         for kind in range(3):

@@ -22,7 +22,6 @@ from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.archive.compaction import Merge, merge
 from tidemark.spark.archive.state import FOLDER, load_state
 from tidemark.spark.archive.table import ArchiveTable
-from tidemark.spark.deep import plan as deep_plan
 from tidemark.spark.deep import service as deep_service
 from tidemark.spark.deep import shared_scan
 from tidemark.spark.deep import spool as deep_spool
@@ -82,7 +81,7 @@ async def over(*takers: Taker) -> None:
 def small_steps() -> Iterator[None]:
     """Every file a slice, every slice a wave, parts of a few events."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deep_plan, "SLICE_BYTES", 1)
+        patch.setattr(shared_scan, "SLICE_BYTES", 1)
         patch.setattr(shared_scan, "FIRST_WAVE_BYTES", 1)
         patch.setattr(shared_scan, "WAVE_BYTES_MAX", 2)
         patch.setattr(deep_spool, "PART_BYTES", 100)
@@ -220,7 +219,7 @@ def test_silence_is_told_once_a_wave_and_not_once_a_slice(tmp_path: Path) -> Non
     archived(tmp_path, rounds(20))
     quiet = taker("a", line(">", "n < 0", upto=2_000))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deep_plan, "SLICE_BYTES", 1)
+        patch.setattr(shared_scan, "SLICE_BYTES", 1)
         serve([quiet], tmp_path)
     assert (quiet.got, quiet.parts) == ([], 1)
 

@@ -186,3 +186,20 @@ def test_a_mistake_is_said_before_spark_starts(place: Place) -> None:
         history(None, "nothing", archive=place.path)
     with pytest.raises(SelectorError):
         history(None, "trades.us", "prize > 1", archive=place.path)
+
+
+@pytest.mark.spark
+def test_a_plan_shows_what_is_read_and_what_is_pushed_into_parquet(
+    spark: Any, place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = history(spark, "trades.us", "price > 30", archive=place.path)
+    late = frame.where("_time > timestamp'2026-01-01 00:00:00Z'").select("price")
+    late.explain(True)
+    shown = capsys.readouterr().out
+    assert "tidemark history of trades.us, selector [price > 30]: 1 of 2 files" in shown
+    late.explain("formatted")
+    shown = capsys.readouterr().out
+    assert "GreaterThan(`price@3`,30.0)" in shown
+    assert "GreaterThan(`_time@tick`," in shown
+    assert "ReadSchema: struct<_topic:string,_time@tick:timestamp,price@3:double>" in shown
+    assert late.count() == frame.count()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,15 @@ from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.errors import ConfigError, EventsLostError, NotConnectedError, SelectorError
 from tidemark.message.batches.batch import EventBatch
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.archive.archive import Archive
 from tidemark.spark.options import source_options
 from tidemark.spark.source import scan as scan_module
+from tidemark.spark.source.archived import SizedRange
+from tidemark.spark.source.explaining import explain
+from tidemark.spark.source.partitions import NewerEvents, TickRange
 from tidemark.spark.source.scan import Planner, SourceScan, topic_columns_of
-from tidemark.spark.topic_columns import arrow_columns
+from tidemark.spark.topic_columns import TopicColumns, arrow_columns
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
 
@@ -201,6 +206,18 @@ class KeptEvents:
             if chosen.any():
                 yield batch.take(chosen)
 
+    def reach(self, pubend: str) -> int:
+        assert pubend == "main"
+        return self._upto
+
+    def parts(self, ranges: Sequence[TickRange], wanted: TopicSelector) -> list[SizedRange]:
+        assert wanted.pattern == "trades"
+        return [SizedRange(each, 1) for each in ranges]
+
+    def rows(self, ranges: Sequence[TickRange], columns: TopicColumns) -> Iterator[TickRange]:
+        assert columns.pattern == "trades"
+        return iter(ranges)
+
 
 def test_what_was_let_go_comes_from_the_archive_without_a_seam(
     node: LiveNode, tm: sync.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -216,7 +233,7 @@ def test_what_was_let_go_comes_from_the_archive_without_a_seam(
     monkeypatch.setattr(scan_module, "archive_at", lambda path: archive if path == str(tmp_path) else None)
     query = scan(node, selector="price >= 10", archive=str(tmp_path))
     planner = Planner(query)
-    before = planner.everything()
+    before = planner.partitions(planner.initial(), planner.newest())
     for upto in (ticks[20], ticks[-1] + 3):
         let_go(tm, upto)
         assert [row["_tick"] for row in rows(query)] == (ticks + more)[10:]
@@ -239,6 +256,23 @@ def test_the_archive_on_disk_continues_in_the_broker(node: LiveNode, tm: sync.Cl
     assert [row["_tick"] for row in got] == ticks[10:]
     assert [row["price"] for row in got] == [float(n) for n in range(10, 40)]
     assert got[0]["legs"] == [{"venue": "X", "size": None}]
+
+
+def test_a_batch_read_ends_where_it_was_asked_to(node: LiveNode, tm: sync.Client, tmp_path: Path) -> None:
+    tm.create_topic("trades", SCHEMA)
+    ticks = publish(tm, 0, 10)
+    with Archive(node.url, tmp_path / "archive") as archive:
+        assert archive.round() is not None
+    ticks += publish(tm, 10, 20)
+    for last in (5, 14):
+        end = CheckpointToken({"main": ticks[last]}).to_json()
+        query = scan(node, archive=str(tmp_path / "archive"), end=end)
+        assert [row["_tick"] for row in rows(query)] == ticks[: last + 1]
+        planner = Planner(query)
+        *_, newer = planner.batch()
+        planner.close()
+        assert isinstance(newer, NewerEvents)
+        assert list(query.read_newer(newer)) == []
 
 
 def test_an_archive_that_is_not_there_is_a_mistake(node: LiveNode, tm: sync.Client, tmp_path: Path) -> None:
@@ -272,3 +306,20 @@ def test_a_broker_that_stays_away_is_one_clear_line(node: LiveNode, tm: sync.Cli
         planner.latest(start, None)
     assert "\n" not in str(caught.value)
     planner.close()
+
+
+def test_a_read_is_explained_before_it_runs(node: LiveNode, tm: sync.Client, tmp_path: Path) -> None:
+    tm.create_topic("trades", SCHEMA)
+    with Archive(node.url, tmp_path / "archive") as archive:
+        for first in (0, 10):
+            publish(tm, first, first + 10)
+            assert archive.round() is not None
+    publish(tm, 20, 30)
+    given = {"broker": node.url, "topic": "trades", "archive": tmp_path / "archive", "columns": "price"}
+    shown = explain(**given, selector="price >= 15").splitlines()
+    assert shown[:3] == ["read of trades", "  selector: price >= 15", "  columns: price"]
+    assert re.fullmatch(
+        r"  archive: 1 of 2 files, [\d,]+ of [\d,]+ bytes, in 1 partitions, read as columns, .*", shown[3]
+    )
+    assert shown[4] == "  broker: 1 partitions of 1 pubends"
+    assert "read as events (`price + 1 > 15`" in explain(**given, selector="price + 1 > 15")

@@ -13,8 +13,9 @@ from tidemark.errors import EventsLostError, TimedOutError
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.source import reading
+from tidemark.spark.source.archived import NoArchive, ReleasedHistory
 from tidemark.spark.source.partitions import TickRange
-from tidemark.spark.source.reading import DamageFinder, LostRange, NoArchive, RangeReader, ReleasedHistory
+from tidemark.spark.source.reading import DamageFinder, LostRange, RangeReader
 from tidemark.ticks import TICK_MIN
 from tidemark.ticks.tick import Range
 from tidemark.wire.frames import Fetched

@@ -20,7 +20,8 @@ from tidemark.message.foreign.arrow.values import to_arrow_value
 from tidemark.message.schema import Schema, value_at
 from tidemark.message.types import STRING, Dynamic, List, Path, Reference, Type, decimal
 from tidemark.spark.columns import EventColumns
-from tidemark.spark.sql.expression import to_spark_sql
+from tidemark.spark.sql.expression import plain_conjuncts, to_spark_sql
+from tidemark.spark.sql.text import column_text
 
 #: Two sessions that differ in all that could matter.
 SETTINGS = {
@@ -204,3 +205,11 @@ def test_fields_inside_variants_options_and_tuples_are_found_in_their_columns(sp
     for text, tree, answer in zip(texts, trees, answers, strict=True):
         ours = [evaluate(tree, partial(value_at, event)) for event in events]
         assert answer == ours, text
+
+
+def test_comparisons_of_doubles_are_said_again_without_what_hides_them_from_parquet() -> None:
+    tree = Selector.parse("d >= 5 AND 2.5 > f AND i = 3 AND d BETWEEN 1 AND 9 AND d <> 7", FIELDS).tree
+    plain = plain_conjuncts(tree, FIELDS, column=column_text)
+    assert plain == ["`d` >= 5.0D", "`d` >= 1.0D", "`d` <= 9.0D"]
+    assert plain_conjuncts(parse("d > 1 OR d < 0"), FIELDS, column=column_text) == []
+    assert plain_conjuncts(parse("NOT d > 1"), FIELDS, column=column_text) == []

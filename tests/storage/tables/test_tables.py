@@ -1,72 +1,23 @@
-"""The tables' contract, on SQLite and in memory; and what SQLite's file does when it is hurt."""
+"""The tables' contract, on SQLite and in memory."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.storage.tables.kinds import InMemory, OnDisk, seen, subscribe
 from tidemark.errors import (
-    DamagedError,
-    DirectoryLockedError,
     DiskFullError,
-    StorageError,
-    UnknownFormatError,
 )
 from tidemark.message.topic_selector import TopicSelector
-from tidemark.storage.tables import sqlite_tables
 from tidemark.storage.tables.memory_tables import MemoryTables
-from tidemark.storage.tables.rows import replace_statement, sealed
-from tidemark.storage.tables.sqlite_tables import SqliteTables
-from tidemark.storage.tables.subscription import SelectorVersion, SubscriptionRow
 from tidemark.storage.tables.tables import ACCEPTED, INCARNATION, PfsMark, Tables, TopicRow
 from tidemark.storage.witness.known import Known
 from tidemark.ticks import TICK_FIRST, TICK_LAST, TICK_MAX, CheckpointToken
-from tidemark.ticks.token_text import encode
-
-
-class OnDisk:
-    """SQLite's tables; a crash is that the process is gone."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.tables = SqliteTables(path)
-
-    def crash(self) -> Tables:
-        self.tables.close()
-        self.tables = SqliteTables(self.path)
-        return self.tables
-
-
-class InMemory:
-    """Tables of the simulator."""
-
-    def __init__(self) -> None:
-        self.tables = MemoryTables()
-
-    def crash(self) -> Tables:
-        self.tables = self.tables.crash()
-        return self.tables
-
-
-@pytest.fixture(params=["sqlite", "memory"])
-def host(request: pytest.FixtureRequest, tmp_path: Path) -> OnDisk | InMemory:
-    return OnDisk(tmp_path / "tables.db") if request.param == "sqlite" else InMemory()
-
-
-def subscribe(tables: Tables, name: str = "audit") -> SubscriptionRow:
-    start = CheckpointToken({"p1": 100})
-    first = SelectorVersion(1, TopicSelector("trades.>", "price > 10"), start)
-    row = SubscriptionRow(tables.new_subscriber(), name, "ada", 1, start, 99, (first,))
-    tables.put_subscription(row)
-    return row
 
 
 def test_what_was_committed_survives_a_crash(host: OnDisk | InMemory) -> None:
@@ -138,11 +89,11 @@ def test_a_removed_subscriber_takes_its_positions_along(host: OnDisk | InMemory)
     tables.remove_subscription(gone.id)
     tables.release(gone.id, {"p1": 6})
     tables.commit()
-    for seen in (tables, host.crash()):
-        assert seen.subscriptions() == [stays]
-        assert seen.subscription("gone") is None
-        assert seen.released(gone.id) == seen.token(gone.id) == CheckpointToken()
-        assert seen.released(stays.id) == CheckpointToken({"p1": 5})
+    for each in (tables, host.crash()):
+        assert each.subscriptions() == [stays]
+        assert each.subscription("gone") is None
+        assert each.released(gone.id) == each.token(gone.id) == CheckpointToken()
+        assert each.released(stays.id) == CheckpointToken({"p1": 5})
 
 
 def test_a_subscription_made_and_removed_between_commits_leaves_nothing(host: OnDisk | InMemory) -> None:
@@ -234,11 +185,6 @@ def apply(tables: Tables, step: tuple[Any, ...]) -> None:
             tables.commit()
 
 
-def seen(tables: Tables) -> object:
-    rows = tables.subscriptions()
-    return rows, [(tables.released(row.id), tables.token(row.id)) for row in rows], tables.latest_delivered()
-
-
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(steps=STEPS)
 def test_both_kinds_show_the_same_after_every_step(
@@ -255,36 +201,6 @@ def test_both_kinds_show_the_same_after_every_step(
     hosts[0].tables.close()
 
 
-def filled(path: Path) -> Path:
-    tables = SqliteTables(path)
-    for number in range(200):
-        row = subscribe(tables, f"subscriber {number}")
-        tables.release(row.id, {"p1": number + 1})
-    tables.commit()
-    tables.close()
-    return path
-
-
-def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
-    tables = SqliteTables(filled(tmp_path / "tables.db"))
-    with pytest.raises(DirectoryLockedError):
-        SqliteTables(tmp_path / "tables.db")
-    tables.close()
-    SqliteTables(tmp_path / "tables.db").close()
-
-
-def test_a_file_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "tables.db"
-    other = sqlite3.connect(path)
-    other.execute("CREATE TABLE precious (thing)")
-    other.commit()
-    other.close()
-    before = path.read_bytes()
-    with pytest.raises(UnknownFormatError, match="not a broker's tables"):
-        SqliteTables(path)
-    assert path.read_bytes() == before
-
-
 def test_hosts_are_kept_as_they_were_committed_last(host: OnDisk | InMemory) -> None:
     host.tables.put_hosts("p1", {"a": 3, "b": 1 << 40})
     host.tables.put_hosts("p2", {})
@@ -292,109 +208,6 @@ def test_hosts_are_kept_as_they_were_committed_last(host: OnDisk | InMemory) -> 
     host.tables.put_hosts("p1", {"a": 3})
     assert host.tables.hosts() == {"p1": {"a": 3}, "p2": {}}
     assert host.crash().hosts() == {"p1": {"a": 3, "b": 1 << 40}, "p2": {}}
-
-
-def test_a_file_of_before_there_were_hosts_gets_the_table(tmp_path: Path) -> None:
-    path = filled(tmp_path / "tables.db")
-    other = sqlite3.connect(path)
-    other.execute("DROP TABLE hosts")
-    other.execute("PRAGMA user_version = 2")
-    other.commit()
-    other.close()
-    tables = SqliteTables(path)
-    assert tables.hosts() == {}
-    assert tables.subscriptions()
-    tables.put_hosts("p1", {"a": 7})
-    tables.commit()
-    tables.close()
-    again = SqliteTables(path)
-    assert again.hosts() == {"p1": {"a": 7}}
-    again.close()
-
-
-def test_hosts_of_before_their_rows_were_numbered_are_hosts(tmp_path: Path) -> None:
-    path = filled(tmp_path / "tables.db")
-    other = sqlite3.connect(path)
-    other.execute("INSERT INTO hosts VALUES (?, ?, ?)", sealed("hosts", ("p1", '["a", "b"]')))
-    other.execute("PRAGMA user_version = 3")
-    other.commit()
-    other.close()
-    tables = SqliteTables(path)
-    assert tables.hosts() == {"p1": {"a": 0, "b": 0}}
-    tables.close()
-
-
-def test_a_later_version_is_refused_and_left_alone(tmp_path: Path) -> None:
-    path = filled(tmp_path / "tables.db")
-    other = sqlite3.connect(path)
-    other.execute("PRAGMA user_version = 9")
-    other.close()
-    before = path.read_bytes()
-    with pytest.raises(UnknownFormatError, match="version 9"):
-        SqliteTables(path)
-    assert path.read_bytes() == before
-
-
-@pytest.mark.parametrize("hurt", [lambda _: b"not a database" * 9, lambda data: data[: len(data) // 2]])
-def test_a_damaged_file_is_refused_and_left_alone(tmp_path: Path, hurt: Callable[[bytes], bytes]) -> None:
-    path = filled(tmp_path / "tables.db")
-    damaged = hurt(path.read_bytes())
-    path.write_bytes(damaged)
-    with pytest.raises(DamagedError):
-        SqliteTables(path)
-    assert path.read_bytes() == damaged
-
-
-def test_a_flipped_bit_never_changes_what_is_read(tmp_path: Path) -> None:
-    path = filled(tmp_path / "tables.db")
-    whole = path.read_bytes()
-    tables = SqliteTables(path)
-    expected = seen(tables)
-    tables.close()
-    for place in range(0, len(whole), 997):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
-        try:
-            tables = SqliteTables(path)
-        except (DamagedError, UnknownFormatError):
-            continue
-        found = seen(tables)
-        tables.close()
-        assert found == expected, f"byte {place}"
-
-
-def test_damaged_text_of_the_schema_is_refused(tmp_path: Path) -> None:
-    path = filled(tmp_path / "tables.db")
-    whole = path.read_bytes()
-    for text in (b"CREATE TABLE subscriptions", b"subscriptions", b"AFTER insert"):
-        at = whole.index(text) + 3
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x80]) + whole[at + 1 :])
-        with pytest.raises(StorageError):
-            SqliteTables(path)
-
-
-def test_an_empty_file_left_by_a_crash_is_a_new_one(tmp_path: Path) -> None:
-    path = tmp_path / "tables.db"
-    path.write_bytes(b"")
-    tables = SqliteTables(path)
-    assert tables.subscriptions() == []
-    tables.close()
-
-
-def test_a_full_disk_loses_nothing_and_the_next_commit_tries_again(tmp_path: Path) -> None:
-    tables = SqliteTables(tmp_path / "tables.db")
-    tables.bump("something")
-    tables.commit()
-    tables._connection.execute("PRAGMA max_page_count = 30")
-    rows = [subscribe(tables, f"subscriber {number} {'x' * 500}") for number in range(200)]
-    with pytest.raises(DiskFullError):
-        tables.commit()
-    assert tables.subscriptions() == rows
-    tables._connection.execute("PRAGMA max_page_count = 100000")
-    tables.commit()
-    tables.close()
-    again = SqliteTables(tmp_path / "tables.db")
-    assert again.subscriptions() == rows
-    again.close()
 
 
 def test_topics_survive_with_all_their_schemas(host: OnDisk | InMemory) -> None:
@@ -410,35 +223,6 @@ def test_topics_survive_with_all_their_schemas(host: OnDisk | InMemory) -> None:
         TopicRow("t.x", False, ("[a: int]", '[a: int, "b: string]')),
         TopicRow("t.y", True, ()),
     ]
-
-
-def test_a_version_of_a_topic_writes_a_row_of_its_own_and_no_other(tmp_path: Path) -> None:
-    tables = SqliteTables(tmp_path / "tables.db")
-    tables.put_topic(TopicRow("t", True, tuple(f"[field_{number}: int]" for number in range(100))))
-    tables.commit()
-    before = tables._connection.total_changes
-    tables.put_topic(TopicRow("t", True, ("[one_more: int]",)))
-    tables.commit()
-    # The row, the number of the commit, and the seal for each of them: not the hundred others.
-    assert tables._connection.total_changes - before <= 8
-    tables.close()
-
-
-def test_versions_of_a_topic_that_version_4_kept_in_one_row_come_before_the_new_ones(tmp_path: Path) -> None:
-    tables = SqliteTables(filled(tmp_path / "tables.db"))
-    tables._connection.execute(
-        replace_statement("topics"), sealed("topics", ("t", 0, '["[a: int]", "[a: int, b: int]"]'))
-    )
-    tables._connection.execute("DROP TABLE schemas")
-    tables._connection.execute("PRAGMA user_version = 4")
-    tables.close()
-    tables = SqliteTables(tmp_path / "tables.db")
-    tables.put_topic(TopicRow("t", False, ("[a: int, c: int]",)))
-    tables.commit()
-    tables.close()
-    tables = SqliteTables(tmp_path / "tables.db")
-    assert tables.topics() == [TopicRow("t", False, ("[a: int]", "[a: int, b: int]", "[a: int, c: int]"))]
-    tables.close()
 
 
 def test_a_history_that_became_shorter_leaves_nothing_behind(host: OnDisk | InMemory) -> None:
@@ -486,134 +270,6 @@ def test_tables_in_memory_can_be_full() -> None:
     tables.deliver("p1", 6)
     tables.commit()
     assert tables.crash().latest_delivered() == CheckpointToken({"p1": 6})
-
-
-def test_numbers_that_an_earlier_version_let_in_are_bounded_when_they_are_read(tmp_path: Path) -> None:
-    """The last int64 has no successor: a broker with such a row in its tables ended at each start."""
-    path, last = tmp_path / "tables.db", 2**63 - 1
-    tables = SqliteTables(path)
-    row = subscribe(tables)
-    tables.release(row.id, {"p1": 105})
-    tables.keep_token(row.id, {"p1": 105})
-    tables.deliver("p1", 105)
-    tables.mark_pfs("p1", PfsMark(105, 3))
-    tables.put_hosts("p1", {"h": 7, "i": 1})
-    tables.commit()
-    assert not tables.bounded
-    tables.close()
-    token = encode([("p1", last)])
-    with sqlite3.connect(path) as database:
-        for table, given in {
-            "subscriptions": (row.id, row.name, "ada", last, token, last),
-            "selectors": (row.id, 1, "trades.>", "price > 10", token),
-            "released": (row.id, "p1", last),
-            "tokens": (row.id, "p1", -last),
-            "latest_delivered": ("p1", last),
-            "pfs": ("p1", last, -last),
-            "hosts": ("p1", f'{{"h": {last}, "i": 1}}'),
-        }.items():
-            database.execute(f"DELETE FROM {table}")
-            marks = ", ".join("?" * (len(given) + 1))
-            database.execute(f"INSERT INTO {table} VALUES ({marks})", sealed(table, given))
-    database.close()
-    tables = SqliteTables(path)
-    (found,) = tables.subscriptions()
-    assert (found.epoch, found.created, dict(found.start)) == (TICK_LAST, TICK_LAST, {"p1": TICK_LAST})
-    assert dict(found.history[0].since) == {"p1": TICK_LAST}
-    assert dict(tables.released(row.id)) == {"p1": TICK_LAST}
-    assert dict(tables.token(row.id)) == {"p1": TICK_FIRST}
-    assert dict(tables.latest_delivered()) == {"p1": TICK_LAST}
-    assert tables.pfs("p1") == PfsMark(TICK_LAST, TICK_FIRST)
-    assert tables.hosts() == {"p1": {"h": 2**62 - 1, "i": 1}}
-    assert [text.partition(":")[0] for text in tables.bounded] == [
-        "subscriptions", "selectors", "released", "tokens", "latest_delivered", "pfs", "hosts"
-    ]  # fmt: skip
-    tables.close()
-
-
-def committed_by_a_killed_process(path: Path, commits: int = 6) -> list[list[bytes]]:
-    """Commit one subscription at a time. Returns the two files after each commit, as a kill leaves them."""
-    tables = SqliteTables(path)
-    copies = []
-    for number in range(commits):
-        subscribe(tables, f"subscriber {number} {'x' * 300}")
-        tables.commit()
-        log = Path(f"{path}-wal")
-        copies.append([path.read_bytes(), log.read_bytes()])
-    tables.close()
-    return copies
-
-
-def put_back(path: Path, main: bytes, log: bytes | None) -> None:
-    path.write_bytes(main)
-    wal = Path(f"{path}-wal")
-    wal.unlink(missing_ok=True)
-    if log is not None:
-        wal.write_bytes(log)
-
-
-def generation_of(path: Path) -> int | None:
-    """The number of the last commit that is read; None if the tables are refused."""
-    try:
-        tables = SqliteTables(path)
-    except (DamagedError, UnknownFormatError):
-        return None
-    assert len(tables.subscriptions()) == tables.generation
-    tables.close()
-    return tables.generation
-
-
-def test_every_commit_has_a_number_that_is_read_back(tmp_path: Path) -> None:
-    path = tmp_path / "tables.db"
-    for number, (main, log) in enumerate(committed_by_a_killed_process(path), 1):
-        put_back(path, main, log)
-        assert generation_of(path) == number
-
-
-def test_a_flipped_bit_of_the_write_ahead_log_is_refused_or_costs_the_last_commit(tmp_path: Path) -> None:
-    path = tmp_path / "tables.db"
-    *_, (main, log) = committed_by_a_killed_process(path)
-    whole = 6
-    found = set()
-    for place in range(0, len(log), 211):
-        put_back(path, main, log[:place] + bytes([log[place] ^ 16]) + log[place + 1 :])
-        found.add(generation_of(path))
-    assert found == {None, whole - 1}
-    # Cut anywhere, as a crash would, it is a torn tail.
-    for place in range(32, len(log), 997):
-        put_back(path, main, log[:place])
-        assert generation_of(path) in range(whole)
-
-
-def test_a_write_ahead_log_that_belongs_to_an_older_file_is_refused_or_tells_its_age(tmp_path: Path) -> None:
-    path = tmp_path / "tables.db"
-    with patch.object(sqlite_tables, "CHECKPOINT_COMMITS", 3):
-        copies = committed_by_a_killed_process(path, 8)
-    for now, (main, log) in enumerate(copies, 1):
-        for old_main, old_log in copies[: now - 1]:
-            put_back(path, old_main, log)
-            assert generation_of(path) in {None, *range(now + 1)}
-            put_back(path, main, old_log)
-            assert generation_of(path) in {None, *range(now + 1)}
-
-
-def test_a_file_that_is_gone_beside_its_write_ahead_log_is_refused_and_not_made_anew(tmp_path: Path) -> None:
-    path = tmp_path / "tables.db"
-    *_, (main, log) = committed_by_a_killed_process(path)
-    put_back(path, main, log)
-    path.unlink()
-    with pytest.raises(DamagedError, match="it is gone"):
-        SqliteTables(path)
-    assert Path(f"{path}-wal").read_bytes() == log
-    assert not path.exists()
-
-
-def test_the_write_ahead_log_goes_into_the_file_after_some_commits(tmp_path: Path) -> None:
-    path = tmp_path / "tables.db"
-    with patch.object(sqlite_tables, "CHECKPOINT_COMMITS", 3):
-        copies = committed_by_a_killed_process(path, 7)
-    assert [bool(log) for _, log in copies] == [True, True, False, True, True, False, True]
-    assert not Path(f"{path}-wal").exists()
 
 
 def test_tables_that_lost_rows_give_no_number_out_again(host: OnDisk | InMemory) -> None:

@@ -13,15 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from tidemark.access.document import AccessDocument
 from tidemark.access.principal import Principal
-from tidemark.access.rights import Rights
+from tidemark.access.rights import Hidden, Rights
+from tidemark.broker.access.hiding import Hiding
+from tidemark.broker.access.quotas import Quotas
 from tidemark.broker.effects import RefuseClient
+from tidemark.broker.selector_fit import check_fit
 from tidemark.broker.turn import Turn
-from tidemark.errors import AccessError, TidemarkError
+from tidemark.errors import AccessError, SelectorError, TidemarkError
 from tidemark.matching.audience import Audience
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.registry import Registry
@@ -33,6 +37,7 @@ from tidemark.wire.frames import (
     Credit,
     Describe,
     Fetch,
+    Fetched,
     Offer,
     Publish,
     Recalled,
@@ -65,6 +70,9 @@ class AccessControl:
         self._writes: dict[tuple[Principal, str], str | None] = {}
         #: topic and rule -> what decides which events of a batch the rule allows
         self._rules: dict[tuple[str, str], Audience] = {}
+        self._hiding = Hiding(registry)
+        #: how much each principal uses of what it may; `Broker` and `Sessions` ask it too
+        self.quotas = Quotas(self.rights, self._rights_of)
 
     @property
     def is_open(self) -> bool:
@@ -74,12 +82,20 @@ class AccessControl:
     # Who is there.
 
     def came(self, client: int, principal: Principal) -> None:
-        """A client has proved who it is, or proved it anew."""
+        """A client has proved who it is, or proved it anew; it is turned away if that is one too many."""
+        before = self._principals.get(client)
         self._principals[client] = principal
+        if before is None:
+            problem = self.quotas.came(client, principal.name)
+            if problem is not None:
+                self._turn.counters["limits_refused"] += 1
+                self._turn.out.add(RefuseClient(client, problem, AccessError(problem), "limit"))
 
     def gone(self, client: int) -> None:
         """A client's connection is gone."""
-        self._principals.pop(client, None)
+        principal = self._principals.pop(client, None)
+        if principal is not None:
+            self.quotas.gone(principal.name)
 
     def change(self, document: AccessDocument | None) -> None:
         """Go by another document from now on. Clients for whom it says something else have to come again.
@@ -92,6 +108,7 @@ class AccessControl:
         stale = [client for client, who in self._principals.items() if _differs(before, document, who)]
         self._rights.clear()
         self._writes.clear()
+        self.quotas.changed()
         for client in stale:
             self._turn.counters["access_renewed"] += 1
             self._turn.out.add(RefuseClient(client, CHANGED, AccessError(CHANGED), "access"))
@@ -99,7 +116,15 @@ class AccessControl:
     def rights(self, client: int) -> Rights | None:
         """Return what a client may do; None if it is not known who it is."""
         principal = self._principals.get(client)
-        if principal is None or self._document is None:
+        return None if principal is None else self._rights_for(principal)
+
+    def _rights_of(self, user: str) -> Rights | None:
+        """Return what a user of the document may do; None if it has none of that name."""
+        principal = None if self._document is None else self._document.principal(user)
+        return None if principal is None else self._rights_for(principal)
+
+    def _rights_for(self, principal: Principal) -> Rights | None:
+        if self._document is None:
             return None
         found = self._rights.get(principal)
         if found is None:
@@ -126,6 +151,40 @@ class AccessControl:
             return ""
         rights = self.rights(client)
         return "FALSE" if rights is None else rights.seen(pattern)
+
+    def hidden(self, client: int, pattern: str) -> Hidden:
+        """Return which fields of the topics of a pattern are hidden from a client."""
+        rights = self.rights(client)
+        return () if rights is None else rights.hidden(pattern)
+
+    def versions(self, client: int, topic: str, texts: Mapping[int, str]) -> Mapping[int, str]:
+        """Return the schemas of a topic, by fingerprint, in which a client may know it."""
+        rights = self.rights(client)
+        hidden = () if rights is None else rights.hidden(topic)
+        if rights is None or not hidden:
+            return texts
+        whole = rights.may_publish(topic) or rights.may_declare(topic)
+        return self._hiding.texts(hidden, topic, texts, whole=whole)
+
+    def fetched(self, client: int, asked: Fetch, answer: Fetched) -> Fetched | Refused:
+        """Return an answer to a client's fetch without what is hidden from it, or why it cannot be given.
+
+        It ends before the first event of a schema that is not known here: nothing can be taken out of that.
+        """
+        hidden = self.hidden(client, asked.pattern)
+        if not hidden or answer.batch is None:
+            return answer
+        unknown = self._hiding.unknown_from(hidden, answer.batch)
+        if unknown is not None:
+            upto = int(answer.batch.ticks[unknown]) - 1
+            if upto <= answer.base:
+                reason = "the schema of the next event is not known here yet: ask again later"
+                return Refused("fetch", str(asked.ticket), "schema", reason)
+            known = answer.batch.slice(0, unknown) if unknown else None
+            damaged = tuple((base, min(end, upto)) for base, end in answer.damaged if base < upto)
+            answer = replace(answer, upto=upto, batch=known, damaged=damaged)
+        batch = self._hiding.stripped(hidden, answer.batch) if answer.batch is not None else None
+        return replace(answer, batch=batch)
 
     def may_monitor(self, client: int) -> bool:
         """Return whether a client may see how the broker stands."""
@@ -183,12 +242,25 @@ class AccessControl:
 
     def _restricted(self, rights: Rights, frame: Subscribe | Fetch) -> ClientFrame | Refused:
         try:
+            named = rights.hidden_in(frame.pattern, frame.selector)
+            if named is not None:
+                what = f"name the field {named!r} in a selector of {frame.pattern!r}"
+                return _denied(frame, _may_not(rights, what))
+            self._check_own(rights, frame)
             selector = rights.restricted(frame.pattern, frame.selector)
-        except TidemarkError as error:
+        except SelectorError as error:
             return Refused(_what(frame), _name(frame), "selector", str(error))
+        except TidemarkError as error:
+            return Refused(_what(frame), _name(frame), "topic", str(error))
         if selector is None:
             return _denied(frame, _may_not(rights, f"read any topic of {frame.pattern!r}"))
         return frame if selector == frame.selector else replace(frame, selector=selector)
+
+    def _check_own(self, rights: Rights, frame: Subscribe | Fetch) -> None:
+        """Raise SelectorError, of fields that it may see, if a subscriber's selector fits no topic."""
+        if isinstance(frame, Subscribe):
+            names = partial(self._hiding.names, rights.hidden(frame.pattern))
+            check_fit(self._registry, frame.pattern, frame.selector, names)
 
     def _publish(self, rights: Rights, frame: Publish) -> ClientFrame | Refused:
         if not rights.may_publish_as(frame.publisher):

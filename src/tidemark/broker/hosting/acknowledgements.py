@@ -35,6 +35,8 @@ class Acknowledgements:
         self._listener = listener
         #: ids of the subscribers with acknowledgements that are not saved yet
         self._unsaved: set[int] = set()
+        #: ids of the subscribers for which something was let go
+        self._over_quota: set[int] = set()
 
     def note(self, subscription: HostedSubscription) -> None:
         """A subscriber has acknowledged more; a durable one's `released` is saved later."""
@@ -46,8 +48,17 @@ class Acknowledgements:
     def forget(self, subscription: HostedSubscription) -> None:
         """A subscriber is gone for good."""
         self._unsaved.discard(subscription.id)
+        self._over_quota.discard(subscription.id)
         for constream in self._constreams.values():
             constream.held = None
+
+    def let_go(self, subscription: HostedSubscription) -> None:
+        """Hold nothing of what there is so far for a subscriber, although it has not acknowledged that."""
+        self._over_quota.add(subscription.id)
+        for pubend, constream in self._constreams.items():
+            if pubend in subscription.starts and constream.delivered is not None:
+                subscription.let_go[pubend] = constream.delivered
+                constream.held = None
 
     def save_all(self) -> None:
         """Save every acknowledgement that is not saved yet."""
@@ -70,8 +81,9 @@ class Acknowledgements:
             return
         for pubend, tick in released.items():
             before = subscription.saved.get(pubend)
+            held = subscription.holds_beyond(pubend) if pubend in subscription.starts else None
             subscription.saved[pubend] = tick if before is None else max(before, tick)
-            if pubend in self._constreams and (before is None or before == self._constreams[pubend].held):
+            if pubend in self._constreams and (before is None or held == self._constreams[pubend].held):
                 self._constreams[pubend].held = None
         self._listener.released(subscription)
 
@@ -79,9 +91,14 @@ class Acknowledgements:
         """Let the PFS discard what every durable subscriber has released."""
         for pubend, constream in self._constreams.items():
             found = self.minima(pubend)
-            if found is not None and constream.chopped < found[0] < TICK_MAX:
-                constream.chopped = found[0]
-                self._out.add(ChopPfs(pubend, found[0]))
+            if found is None:
+                continue
+            # The PFS keeps what matched for those that are over their quota: others may hold the events.
+            saved = (self._subscriptions[number].saved.get(pubend, TICK_MAX) for number in self._over_quota)
+            upto = min((found[0], *saved))
+            if constream.chopped < upto < TICK_MAX:
+                constream.chopped = upto
+                self._out.add(ChopPfs(pubend, upto))
 
     def minima(self, pubend: str) -> tuple[int, int] | None:
         """Return (released, delivered) of this host at a pubend.
@@ -103,4 +120,4 @@ class Acknowledgements:
 
     def _held(self, pubend: str) -> list[int]:
         started = (each for each in self._subscriptions.values() if each.durable and pubend in each.starts)
-        return [each.saved.get(pubend, each.starts[pubend]) for each in started]
+        return [each.holds_beyond(pubend) for each in started]

@@ -7,6 +7,7 @@ matched which subscriber. It never passes an event whose schema is not known yet
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -81,6 +82,14 @@ class MatchedPiece:
     matches: list[tuple[Rows, Members]]
     #: the number of events that were left out because their validity has passed
     expired: int = 0
+
+    def part(self, groups: Sequence[int]) -> EventBatch:
+        """Return the rows of these groups of `matches`, in order."""
+        assert self.batch is not None
+        rows = [self.matches[at][0] for at in groups]
+        if sum(len(each) for each in rows) == self.batch.count:
+            return self.batch
+        return self.batch.take(rows[0] if len(rows) == 1 else np.sort(np.concatenate(rows)))
 
 
 @dataclass(slots=True)

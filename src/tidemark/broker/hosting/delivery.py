@@ -2,12 +2,18 @@
 
 Events that were matched before the subscriber's present selector came into force pass through `Sight`: a rule
 of access that was tightened holds for everything that was not yet delivered, however long ago it matched.
+Fields that are hidden from the subscriber are taken out last.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
+from tidemark.access.rights import Hidden
+from tidemark.broker.access.hiding import Hiding, SharedPiece
 from tidemark.broker.access.sight import Sight
 from tidemark.broker.effects import SendClient
+from tidemark.broker.hosting.constream import MatchedPiece
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
@@ -20,15 +26,43 @@ class Delivery:
 
     def __init__(self, turn: Turn, registry: Registry) -> None:
         self._sight = Sight(registry)
+        self._hiding = Hiding(registry)
         self._out = turn.out
         self._counters = turn.counters
 
+    def shared(
+        self, piece: MatchedPiece, told: Iterable[tuple[HostedSubscription, Sequence[int]]]
+    ) -> dict[Hidden, SharedPiece]:
+        """Strip what subscribers are told of a piece, once for all from whom the same is hidden.
+
+        `told` has for each subscriber which groups of `piece.matches` it is told.
+        """
+        groups: dict[Hidden, set[int]] = {}
+        for subscription, at in told:
+            if subscription.hidden:
+                groups.setdefault(subscription.hidden, set()).update(at)
+        return {
+            hidden: SharedPiece(self._hiding, hidden, piece.part(sorted(of))) for hidden, of in groups.items()
+        }
+
     def tell(
-        self, subscription: HostedSubscription, pubend: str, base: int, upto: int, batch: EventBatch | None
+        self,
+        subscription: HostedSubscription,
+        pubend: str,
+        base: int,
+        upto: int,
+        batch: EventBatch | None,
+        shared: SharedPiece | None = None,
     ) -> None:
-        """Tell a subscriber everything there is for it in `(base, upto]`; a `batch` of None is silence."""
+        """Tell a subscriber everything there is for it in `(base, upto]`; a `batch` of None is silence.
+
+        `shared` has the events of `batch` for all from whom the same is hidden as from this one.
+        """
         if batch is not None and subscription.seen:
             batch = self._sight.of(subscription, pubend, base, batch)
+        if batch is not None and subscription.hidden:
+            hidden = subscription.hidden
+            batch = shared.part(batch) if shared is not None else self._hiding.stripped(hidden, batch)
         if batch is not None:
             subscription.credit -= len(batch.body)
             self._counters["events_delivered"] += batch.count

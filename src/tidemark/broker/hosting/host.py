@@ -15,6 +15,8 @@ from typing import Protocol
 
 import numpy as np
 
+from tidemark.access.rights import Hidden
+from tidemark.broker.access.hiding import SharedPiece
 from tidemark.broker.effects import DropSubscription, SaveReleased, SaveSubscription, SelectorSince
 from tidemark.broker.hosting.acknowledgements import Acknowledgements
 from tidemark.broker.hosting.catchup_streams import CatchupStreams
@@ -28,7 +30,7 @@ from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.streams.interest import HERE, Interests
 from tidemark.broker.streams.stream import Ranges, Stream
 from tidemark.broker.turn import Turn
-from tidemark.matching.audience import Audience, Rows
+from tidemark.matching.audience import Audience
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.registry import Registry
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
@@ -503,6 +505,7 @@ class Host:
             for number in constream.active.chosen(members).tolist():
                 rows_of.setdefault(number, []).append(at)
         parts: dict[tuple[int, ...], EventBatch] = {}
+        shared: dict[Hidden, SharedPiece] | None = None
         for number, chosen in rows_of.items():
             subscription = self.subscriptions[number]
             if not self.is_live(subscription, pubend):
@@ -510,15 +513,26 @@ class Host:
             key = tuple(chosen)
             part = parts.get(key)
             if part is None:
-                part = parts[key] = _part(piece.batch, [piece.matches[at][0] for at in chosen])
-            self._feed(pubend, subscription, piece.upto, part)
+                part = parts[key] = piece.part(chosen)
+            if subscription.hidden and shared is None:
+                told = ((self.subscriptions[each], at) for each, at in rows_of.items())
+                shared = self._delivery.shared(piece, told)
+            stripped = shared[subscription.hidden] if subscription.hidden and shared is not None else None
+            self._feed(pubend, subscription, piece.upto, part, stripped)
 
     def is_live(self, subscription: HostedSubscription, pubend: str) -> bool:
         """Return whether the constream feeds the subscriber: it is connected, started and not catching up."""
         connected = subscription.client is not None and pubend in subscription.told
         return connected and subscription.id not in self.constreams[pubend].catchups
 
-    def _feed(self, pubend: str, subscription: HostedSubscription, upto: int, part: EventBatch) -> None:
+    def _feed(
+        self,
+        pubend: str,
+        subscription: HostedSubscription,
+        upto: int,
+        part: EventBatch,
+        shared: SharedPiece | None,
+    ) -> None:
         """Tell a live subscriber its rows; one without credit leaves the constream right here."""
         told = subscription.told[pubend]
         if told >= part.ticks[0]:  # a subscriber's token may be ahead of its host
@@ -530,7 +544,7 @@ class Host:
             self._counters["catchups_slow"] += 1
             self._go_on(pubend, subscription)
             return
-        self._delivery.tell(subscription, pubend, told, upto, part)
+        self._delivery.tell(subscription, pubend, told, upto, part, shared)
 
     def _break(self, pubend: str, constream: Constream, upto: int) -> None:
         """Everything up to `upto` is L and was never matched: a gap for everyone, unknown to the PFS."""
@@ -581,10 +595,3 @@ class Host:
     def is_telling(self) -> bool:
         """Whether some subscribers have still to be told of silence."""
         return bool(self._to_be_told)
-
-
-def _part(batch: EventBatch, rows: list[Rows]) -> EventBatch:
-    """Return these rows of the batch, in order."""
-    if sum(len(each) for each in rows) == batch.count:
-        return batch
-    return batch.take(rows[0] if len(rows) == 1 else np.sort(np.concatenate(rows)))

@@ -6,6 +6,7 @@ from the moment it is on disk until it is ended; any other ends with its connect
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -18,21 +19,15 @@ from tidemark.broker.hosting.handover import Handover, Holds
 from tidemark.broker.hosting.host import Host
 from tidemark.broker.hosting.subscription import SELECTORS_MAX, HostedSubscription, SelectorPeriod
 from tidemark.broker.overlay.neighbourhood import Neighbourhood
+from tidemark.broker.selector_fit import check_fit
 from tidemark.broker.turn import Turn
 from tidemark.errors import SelectorError, TidemarkError
-from tidemark.matching.selectors.parser import parse
-from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.topics import TopicPattern
-from tidemark.message.batches.reader import EventReader
 from tidemark.message.registry import Registry
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import TICK_MAX, CheckpointToken
 from tidemark.wire.frames import Ack, Acked, Credit, Refused, Subscribe, Unsubscribe, Unsubscribed
 
-#: Topics of a pattern on which a selector is tried that fits none of them.
-MISFITS_MAX = 64
-#: Bytes of the schemas that are read for that.
-LOOKED_AT_BYTES_MAX = 16 << 10
 #: Subscriptions of clients that are gone that are removed each time that the broker is woken.
 LEAVING_MAX = 8
 #: Of which the last may take them beyond so many places in the matchers of topics.
@@ -64,6 +59,8 @@ class Sessions:
         self._counters = turn.counters
         self._by_name = {each.name: each for each in host.subscriptions.values()}
         self._by_client: dict[int, set[int]] = {}
+        #: owner -> how many subscriptions it has, durable ones that are away included
+        self._owned = Counter(each.owner for each in host.subscriptions.values())
         self._subscriptions_a_client_max = subscriptions_a_client_max
         #: ids of subscriptions that are not durable and whose client is gone; `settle` removes them in slices
         self._leaving: dict[int, None] = {}
@@ -136,6 +133,12 @@ class Sessions:
     def _over_limit(self, client: int, known: HostedSubscription | None) -> tuple[str, str] | None:
         """Return the code and the reason if the client may not have one more subscription; else None."""
         mine, most = self._by_client.get(client, ()), self._subscriptions_a_client_max
+        owner = self._access.owner(client)
+        if owner and (known is None or known.owner != owner):
+            problem = self._access.quotas.too_many_subscriptions(client, self._owned[owner])
+            if problem is not None:
+                self._counters["limits_refused"] += 1
+                return "limit", problem
         if len(mine) < most or (known is not None and known.id in mine):
             return None
         self._counters["limits_refused"] += 1
@@ -156,40 +159,19 @@ class Sessions:
     def _problem(self, pattern: str, selector: str) -> tuple[str, str] | None:
         """Return the code and the reason if a pattern and a selector make no subscription; else None."""
         try:
-            self._check(pattern, selector)
+            check_fit(self._registry, pattern, selector)
         except SelectorError as error:
-            return "selector", str(error)
+            # What the client wrote fits, as `AccessControl` has found: it is a rule that does not.
+            rule = f"the rules of access fit no topic of {pattern!r}, so that you may see nothing of it"
+            return "selector", str(error) if self._access.is_open else rule
         except TidemarkError as error:
             return "topic", str(error)
         return None
 
-    def _check(self, topics: str, selector: str) -> None:
-        """Raise TidemarkError if the pattern or the selector cannot be read.
-
-        Also if there are topics of the pattern, and the selector fits the schema of none of them.
-        """
-        pattern = TopicPattern.parse(topics)
-        parse(selector)
-        misfits: list[tuple[EventReader, str]] = []
-        size = 0
-        for name in pattern.among(self._registry.topics):
-            topic = self._registry.topics[name]
-            size += topic.text_bytes if topic.is_reader_due else 0
-            if size > LOOKED_AT_BYTES_MAX and not pattern.is_exact:
-                return
-            reader = topic.reader
-            if Selector.fitting(selector, reader, name) is not None:
-                return
-            misfits.append((reader, name))
-            if len(misfits) >= MISFITS_MAX:
-                return  # trying a selector on every topic would take too long
-        if misfits:
-            Selector.parse(selector, *misfits[0])  # raises, and says what may have been meant
-
     def _create(self, client: int, frame: Subscribe, *, was_here: bool = False) -> None:
         subscription = HostedSubscription(self._next_id, frame.name, frame.durable, [])
         subscription.is_kept = not frame.durable
-        subscription.owner = self._access.owner(client)
+        self._give(subscription, self._access.owner(client))
         subscription.made_at = self.handover.next_epoch(frame.name, self._came(frame))
         if frame.token is not None and frame.durable:
             subscription.epoch = subscription.made_at
@@ -255,15 +237,22 @@ class Sessions:
         self._by_client.setdefault(client, set()).add(subscription.id)
         subscription.connected_at = self._came(frame)
         subscription.seen = self._access.seen(client, frame.pattern)
+        subscription.hidden = self._access.hidden(client, frame.pattern)
         if not subscription.owner and (owner := self._access.owner(client)):
             # It was made while the broker was open: whoever may have its name is the first to own it.
-            subscription.owner = owner
+            self._owned[subscription.owner] -= 1
+            self._give(subscription, owner)
             if subscription.durable:
                 self._host.save(subscription, lambda: None)
         token = frame.token if frame.token is not None else CheckpointToken(subscription.released)
         self._host.connect(subscription, client, frame.credit, token)
         if frame.selector and not self._has_topic(frame.pattern):
             self._without_topic.add(subscription.id)
+
+    def _give(self, subscription: HostedSubscription, owner: str) -> None:
+        """Let a principal own a subscription that nobody owns."""
+        subscription.owner = owner
+        self._owned[owner] += 1
 
     def _has_topic(self, pattern: str) -> bool:
         return any(True for _ in TopicPattern.parse(pattern).among(self._registry.topics))
@@ -366,6 +355,9 @@ class Sessions:
         """Drop a subscription, so that it holds nothing any more."""
         self._leaving.pop(subscription.id, None)
         del self._by_name[subscription.name]
+        self._owned[subscription.owner] -= 1
+        if not self._owned[subscription.owner]:
+            del self._owned[subscription.owner]
         if subscription.client is not None:
             self._by_client.get(subscription.client, set()).discard(subscription.id)
         self._host.leave(subscription)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tidemark.access.rights import Hidden
 from tidemark.broker.effects import SelectorSince
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import TICK_MAX, CheckpointToken
@@ -42,6 +43,9 @@ class HostedSubscription:
     released: dict[str, int] = field(default_factory=dict)
     #: the part of `released` that is on disk: only this lets anything go
     saved: dict[str, int] = field(default_factory=dict)
+    #: pubend -> nothing up to this tick is kept for it, acknowledged or not: it was over its quota
+    let_go: dict[str, int] = field(default_factory=dict)
+    is_over_quota: bool = False
     #: pubend -> beyond this tick the PFS of this host knows what matched the subscriber. Set once a selector
     #: is in force there; the subscriber's token may be older, if it came from another broker
     known: dict[str, int] = field(default_factory=dict)
@@ -61,6 +65,8 @@ class HostedSubscription:
     owner: str = ""
     #: what the principal of the present connection may see, as a selector; "" is everything
     seen: str = ""
+    #: the fields that are hidden from the principal of the present connection
+    hidden: Hidden = ()
     #: the present connection; None while the subscriber is away
     client: int | None = None
     #: bytes of events it can take before it grants more; below 0 when the last part was larger
@@ -99,6 +105,11 @@ class HostedSubscription:
     def lines(self, pubend: str, base: int, upto: int) -> tuple[Line, ...]:
         """Return what the subscriber wants of `(base, upto]` of a pubend, as a recall asks for it."""
         return tuple(Line(each.wanted, *span) for each, *span in self.in_force(pubend, base, upto))
+
+    def holds_beyond(self, pubend: str) -> int:
+        """Return the tick up to which nothing has to be kept for the subscriber at a pubend it started at."""
+        saved = self.saved.get(pubend, self.starts[pubend])
+        return max(saved, self.let_go.get(pubend, saved))
 
     def token(self) -> CheckpointToken:
         """Return what the subscriber has been told on this connection."""

@@ -3,7 +3,8 @@
 A broker follows one neighbour for each pubend: the best one by the routing of its layout and by which links
 are up, its own and its cellmates', and how well they work. A route that fails is left at once, and one whose
 neighbour says that it has lost its own way is left soon. A better route that appears is taken after a delay,
-at another time for each pubend, so that a neighbour that comes back is not met by a storm. Cellmates may
+at another time for each pubend, so that a neighbour that comes back is not met by a storm, and the old one is
+left when the new one has taken over (`changeover`). Cellmates may
 disagree for a moment on which links are up: two may then follow each other, and get nothing, until they
 agree.
 """
@@ -15,6 +16,7 @@ from typing import Protocol
 
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.effects import LinkMeasured, SendPeer
+from tidemark.broker.overlay.changeover import Changeover
 from tidemark.broker.overlay.conditions import Conditions
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.overlay.routing import Routing
@@ -22,7 +24,7 @@ from tidemark.broker.streams.interest import Interests
 from tidemark.broker.streams.stream import Stream
 from tidemark.broker.turn import Turn
 from tidemark.wire.answers import LinkCondition
-from tidemark.wire.frames import Hello, Interest, Links, Unfollow, Ways
+from tidemark.wire.frames import Hello, Interest, Knowledge, Links, Unfollow, Ways
 from tidemark.wire.limits import PUBENDS_MAX
 from tidemark.wire.rendezvous import weight
 
@@ -33,6 +35,8 @@ WAYS_SINCE = 3
 #: A neighbour that has lost its way to a pubend is left after so many microseconds for one that has not said
 #: so: when the pubend's own broker is down, all neighbours say so within this time, and nobody moves.
 CUT_US = 250_000
+#: An old way is left so many microseconds after the longest time for which a neighbour keeps silence back.
+OVERLAP_US = 500_000
 
 
 class RouteListener(Protocol):
@@ -59,6 +63,7 @@ class Overlay:
         self._counters = turn.counters
         self._return_us = config.return_delay
         self._linger_us = config.linger
+        self._overlap_us = config.silence_patience + OVERLAP_US
         #: told, in this order, when a stream comes from another neighbour; the broker adds them once
         self.listeners: list[RouteListener] = []
         #: incarnation of each neighbour whose Hello was heard on the link that is up
@@ -71,6 +76,8 @@ class Overlay:
         self._early: dict[str, Hello | None] = {}
         #: pubend -> a better neighbour than the one followed, and the monotonic time when it will be followed
         self._better: dict[str, tuple[str, int]] = {}
+        #: pubend -> its change to a better neighbour that has begun
+        self._changeovers: dict[str, Changeover] = {}
         #: (pubend, follower whose link is down) -> the monotonic time when its interest is forgotten
         self._absent: dict[tuple[str, str], int] = {}
         #: neighbour -> pubend -> its interest, for pubends that are not in the layout here yet
@@ -140,6 +147,7 @@ class Overlay:
         self._strangers.pop(peer, None)
         self._said_ways.pop(peer, None)
         self._conditions.link_lost(peer, self._turn.now)
+        self._changeovers = {name: each for name, each in self._changeovers.items() if each.peer != peer}
         for name, stream in self._streams.items():
             if peer in stream.followers:
                 stream.leave(peer)
@@ -196,7 +204,9 @@ class Overlay:
             return
         self._absent.pop((frame.pubend, peer), None)
         self._interests.heard(peer, frame)
+        changeover = self._changeovers.get(frame.pubend)
         self._is_stale |= peer == self._streams[frame.pubend].upstream
+        self._is_stale |= changeover is not None and changeover.peer == peer
         self._streams[frame.pubend].follow(peer)
         self._interests.note_change()
 
@@ -238,6 +248,7 @@ class Overlay:
                 del interests[frame.pubend]
                 self.followed(peer, frame)
         self._better = {name: better for name, better in self._better.items() if name in self._streams}
+        self._changeovers = {name: it for name, it in self._changeovers.items() if name in self._streams}
         self._absent = {key: at for key, at in self._absent.items() if key[0] in self._streams}
         self._is_stale = True
         return self._greet_early()
@@ -256,6 +267,7 @@ class Overlay:
         """Follow the best neighbour for each pubend for which something has changed or a delay has ended."""
         now = self._turn.now
         due = [name for name, (_, at) in self._better.items() if now >= at]
+        due += [name for name, each in self._changeovers.items() if now >= each.until and name not in due]
         is_stale, self._is_stale = self._is_stale, False
         if is_stale:
             due = [name for name, stream in self._streams.items() if not stream.is_hosted]
@@ -274,7 +286,8 @@ class Overlay:
 
     def next_wake(self) -> int | None:
         """Return the monotonic time when the next better route is due; None if there is none."""
-        return min((at for _, at in self._better.values()), default=None)
+        times = [at for _, at in self._better.values()] + [each.until for each in self._changeovers.values()]
+        return min(times, default=None)
 
     def _say_ways(self, live: Mapping[str, frozenset[str]]) -> None:
         """Tell neighbours what they should not take from this broker, where that has changed."""
@@ -304,6 +317,13 @@ class Overlay:
         present = stream.upstream
         # A neighbour that follows this broker would only hand back what this broker gave it.
         best = next((way for way in ways if way not in stream.followers), ways[0] if ways else None)
+        changeover = self._changeovers.get(name)
+        if changeover is not None:
+            if best == changeover.peer:
+                if present not in ways or present in stream.followers or now >= changeover.until:
+                    self._change_over(name, stream)
+                return
+            self._stay(name, stream)
         if best is None or best == present:
             self._better.pop(name, None)
             if best is None and present is not None:
@@ -319,6 +339,10 @@ class Overlay:
             if now < at:
                 return
             self._counters["returns"] += 1
+            if not is_cut:
+                self._better.pop(name, None)
+                self._prepare(name, best)
+                return
         self._better.pop(name, None)
         self._follow(name, stream, best)
 
@@ -334,18 +358,61 @@ class Overlay:
 
     def _follow(self, name: str, stream: Stream, upstream: str) -> None:
         self._leave(name, stream)
+        self._attach(name, stream, upstream, self._interest(name, upstream))
+
+    def _interest(self, name: str, upstream: str) -> int:
+        """Tell a neighbour the interest in a pubend, again if it knows it; return its version."""
         said = self._interests.say(name, upstream, again=True)
         assert said is not None
         self._out.add(SendPeer(upstream, said))
+        return said.version
+
+    def _attach(self, name: str, stream: Stream, upstream: str, version: int) -> None:
         self._counters["reroutes"] += self._last.get(name, upstream) != upstream
         self._last[name] = upstream
-        stream.attach(upstream, said.version)
+        stream.attach(upstream, version)
         for listener in self.listeners:
             listener.attached(name)
+
+    # Changing over.
+
+    def _prepare(self, name: str, upstream: str) -> None:
+        """Follow a better neighbour beside the present one, until the stream has come together."""
+        version = self._interest(name, upstream)
+        self._changeovers[name] = Changeover(upstream, version, self._turn.now + self._overlap_us)
+
+    def passed_on(self, peer: str, frame: Knowledge) -> None:
+        """A neighbour that is not followed, but perhaps will be, has passed on first-time knowledge."""
+        changeover = self._changeovers.get(frame.pubend)
+        if changeover is not None and changeover.peer == peer:
+            changeover.heard(frame)
+            self.reached(frame.pubend)
+
+    def reached(self, name: str) -> None:
+        """The stream of a pubend may have reached where a better neighbour goes on: change over then."""
+        changeover = self._changeovers.get(name)
+        if changeover is not None and changeover.is_due(self._streams[name].known_upto, self._turn.now):
+            self._change_over(name, self._streams[name])
+
+    def _change_over(self, name: str, stream: Stream) -> None:
+        changeover = self._changeovers.pop(name)
+        self._leave(name, stream)
+        self._attach(name, stream, changeover.peer, changeover.version)
+        for frame in changeover.frames:
+            stream.first(frame.base, frame.upto, frame.lost, frame.version, frame.batch)
+
+    def _stay(self, name: str, stream: Stream) -> None:
+        """The neighbour that was to be followed is not the best any more."""
+        changeover = self._changeovers.pop(name)
+        self._out.add(SendPeer(changeover.peer, Unfollow(name, changeover.version)))
+        if stream.upstream is not None:
+            self._interest(name, stream.upstream)
 
     def say_interest(self) -> None:
         """Tell the followed neighbours the present interest, where that has changed."""
         for name, stream in self._streams.items():
+            if name in self._changeovers:
+                self._change_over(name, stream)  # what is wanted now is told to one neighbour only
             if stream.upstream is not None:
                 said = self._interests.say(name, stream.upstream)
                 if said is not None:

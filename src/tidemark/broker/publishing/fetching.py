@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -52,6 +52,8 @@ READER_BYTES_MAX = 8 << 20
 _MEMBER = 1
 
 Answered = Callable[[Fetched], None]
+#: a client, its fetch and the answer -> what of the answer the client may see, or why it is given none
+Shown = Callable[[int, Fetch, Fetched], Fetched | Refused]
 
 
 @dataclass(slots=True)
@@ -96,6 +98,7 @@ class Fetching:
         streams: Mapping[str, Stream],
         registry: Registry,
         turn: Turn,
+        shown: Shown,
     ) -> None:
         #: pubend hosted here -> itself; the broker's own, which only the broker changes
         self._pubends = pubends
@@ -104,6 +107,7 @@ class Fetching:
         #: the topics that the broker knows; only `Topics` adds to them
         self._registry = registry
         self._turn = turn
+        self._shown = shown
         self._out = turn.out
         self._counters = turn.counters
         self._next = 1
@@ -131,7 +135,10 @@ class Fetching:
         if refusal is not None:
             self._out.add(SendClient(client, Refused("fetch", str(frame.ticket), *refusal)))
         else:
-            self._take(client, frame, lambda fetched: self._out.add(SendClient(client, fetched)))
+            self._take(client, frame, partial(self._tell, client, frame))
+
+    def _tell(self, client: int, frame: Fetch, fetched: Fetched) -> None:
+        self._out.add(SendClient(client, self._shown(client, frame, fetched)))
 
     def passed(self, peer: str, frame: Fetch) -> None:
         """A neighbour passes a fetch on; one too many, or one that cannot be read, is dropped."""

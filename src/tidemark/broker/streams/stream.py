@@ -163,7 +163,7 @@ class Stream:
         if peer == self.upstream or tag <= self.followers[peer]:
             return False
         self.followers[peer] = tag
-        at = max(since, self.position, self._known_upto)
+        at = max(since, self.position, self.known_upto)
         self._send(peer, at, at, True, tag, None)
         return True
 
@@ -192,7 +192,7 @@ class Stream:
                 return  # passed on already
             self._settle()
             self._version = version
-            accounts = self._coverage.learnt(version, base, self._known_upto)
+            accounts = self._coverage.learnt(version, base, self.known_upto)
         if self.window.is_full:
             self.shrink()  # what came before in the same turn has filled it
         keep = self.listener is None or not self.window.is_full
@@ -213,7 +213,7 @@ class Stream:
             self.listener.advanced(self.pubend, tags.get(HERE, STARTED_ONLY), base, upto)
 
     @property
-    def _known_upto(self) -> int:
+    def known_upto(self) -> int:
         """The end of what has come so far, for whatever interest, and also if it was not remembered."""
         return max(self.window.end, self._unkept)
 
@@ -230,7 +230,7 @@ class Stream:
             return
         self._settle()
         if version > self._coverage.newest:
-            self._coverage.learnt(version, tick, self._known_upto)
+            self._coverage.learnt(version, tick, self.known_upto)
             self.promise()
 
     def _knows(self, base: int, upto: int) -> bool:

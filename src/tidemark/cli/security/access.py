@@ -136,6 +136,10 @@ def _told(found: AccessAnswer) -> str:
         line(found.publish, "publish to", f"if {found.writes}" if found.writes else ""),
         line(found.declare, "declare", ""),
     ]
+    if found.named:
+        lines.append(f"{found.user} may not name the field {found.named!r} in a selector")
+    elif found.hidden:
+        lines.append(f"{found.user} does not see the fields {', '.join(found.hidden)}")
     extra = [name for name in ("monitor", "administer", "pipeline") if getattr(found, name)]
     return "\n".join([*lines, *([f"{found.user} also has: {', '.join(extra)}"] if extra else [])])
 

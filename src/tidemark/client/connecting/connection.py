@@ -47,6 +47,8 @@ PING_SECONDS = 2.0
 #: After so many times PING_SECONDS in which the broker has neither said nor taken anything, it is lost. The
 #: client looks every half of PING_SECONDS, so that a broker that vanishes is noticed within 6 seconds.
 SILENT_PINGS_MAX = 2.5
+#: So many times PING_SECONDS after it was heard last, it has been asked at the latest.
+ASKED_AFTER_PINGS_MAX = 1.5
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
@@ -253,7 +255,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             # This process was busy, or stopped: what came meanwhile is read before the broker is judged.
             liveness.forgive(now - ping)
         self._observe(now)
-        if liveness.is_dead(now, SILENT_PINGS_MAX * ping):
+        if liveness.is_dead(now, (SILENT_PINGS_MAX - ASKED_AFTER_PINGS_MAX) * ping):
             seconds = liveness.silence(now)
             self.close(NotConnectedError(f"the broker has not answered for {seconds:.1f} s"))
             return

@@ -119,19 +119,25 @@ class Inbox:
 
     # From the broker.
 
-    def connected(self, token: Mapping[str, int], *, repeats: bool) -> None:
+    def connected(self, token: Mapping[str, int], *, repeats: bool, missed: str) -> bool:
         """A broker starts, or starts again, to deliver, for each pubend behind its tick in `token`.
 
         If the broker `repeats` what was not consumed, the entries that wait are dropped, since they will be
-        delivered again. Where the broker starts beyond what was received, the first delivery becomes a gap.
+        delivered again. Where the broker starts beyond what was received there is a gap, whose reason is
+        `missed`. It is handed out at once: the next delivery may be far away. Returns True if there is one.
         """
         self._heard.clear()
         if repeats:
             self._drop_waiting()
         self.started.update(token)
+        has_gaps = False
         for pubend, tick in token.items():
             if pubend not in self._received:
                 self._received[pubend] = self._handed[pubend] = tick
+            elif tick > self._received[pubend]:
+                has_gaps = True
+                self._wait(InboxEntry(pubend, self._received[pubend], tick, reason=missed))
+        return has_gaps
 
     def _drop_waiting(self) -> None:
         self._entries.clear()

@@ -371,8 +371,11 @@ class SubscriptionSession:
         self.since = self.since.merge(frame.since)
         if self.is_subscribed:
             return
-        self.inbox.connected(frame.token, repeats=self._was_subscribed and self._keeps_place)
+        repeats = self._was_subscribed and self._keeps_place
+        has_gaps = self.inbox.connected(frame.token, repeats=repeats, missed=self._missed)
         self.is_subscribed = self._was_subscribed = True
+        if has_gaps:
+            self._wakeup.wake()
         self._check_started()
         self._owner.acks.soon(self)
         self._owner.acks.resend()

@@ -7,7 +7,7 @@ stretches.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -54,8 +54,15 @@ def write_messages(flat: Flat, codes: Ints, columns: Mapping[int, Column], count
     fixed width its values, for any other the spans of its bytes. The value of a leaf that the row's code does
     not have is ignored.
     """
+    return write_cases(flat, _grouped(codes), columns, count)
+
+
+def write_cases(
+    flat: Flat, cases: Sequence[tuple[int, Ints]], columns: Mapping[int, Column], count: int
+) -> Spans:
+    """The same, for each code the rows that have it: codes may be wider than an array can hold."""
     lengths = np.zeros(count, np.int64)
-    groups = [(flat.layout(int(code)), rows) for code, rows in _grouped(codes)]
+    groups = [(flat.layout(code), rows) for code, rows in cases]
     for layout, rows in groups:
         lengths[rows] = layout.size + sum(_spans(leaf, columns).lengths[rows] for leaf in _variable(layout))
     ends = np.cumsum(lengths)

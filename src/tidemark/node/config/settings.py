@@ -153,10 +153,18 @@ class LinksSection:
 
     ping: Duration = _time(
         "150ms",
-        "A Ping is sent when nothing was said over a link, or nothing was heard, for this long.",
+        "A Ping is sent when a question was not answered for this long, or bytes were not taken, or a link "
+        "that was busy a moment ago has become silent.",
+    )
+    idle: Duration = _time(
+        "1s",
+        "A broker that has said nothing over a link for this long says a word; one that has heard nothing "
+        "for twice as long sends a Ping.",
     )
     silence: Duration = _time(
-        "600ms", "A link whose other side says nothing and takes nothing for this long is dead and is closed."
+        "600ms",
+        "A busy link whose other side says nothing and takes nothing for this long is dead and is closed; an "
+        "idle one as long after the Ping as a busy one.",
     )
     wait: Duration = _time(
         "50ms", "A lost link is called again after this time; the wait doubles with each failure."
@@ -208,6 +216,11 @@ class ThresholdsSection:
     )
     heartbeat_idle: Duration = _time(
         "2s", "While nothing happens, a pubend announces silence less and less often: at least this often."
+    )
+    company: Duration = _time(
+        "1s",
+        "Silence that a neighbour is told waits for other frames to it, but no longer than this.",
+        least="0us",
     )
     lease: Duration = _time(
         "10s", "How far ahead a pubend reserves ticks on disk, so that heartbeats need no sync."

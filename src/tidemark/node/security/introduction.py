@@ -180,6 +180,8 @@ class Introduction:
         link, server = self._with, self._server
         link.speak(self._version)
         link.client = server.runtime.client_came(link, link.principal)
+        if link.client not in server.runtime.clients:
+            return  # it has more connections than its quota
         server.introduced(link)
         link.write(Welcome(server.name, server.incarnation, self._version, server.pubends))
 

@@ -55,6 +55,7 @@ class WorldPlan:
     return_delay: int = 200_000
     linger: int = SECOND
     release_period: int = SECOND
+    silence_patience: int = SECOND
     damping: int = 15 * SECOND
     topics: tuple[str, ...] = ("t.x", "t.y")
     #: a topic that publishers begin to use during the run
@@ -246,7 +247,11 @@ def with_rates(plan: WorldPlan, chance: Random, profile: str) -> WorldPlan:
 
 def with_economy(plan: WorldPlan, chance: Random) -> WorldPlan:
     """The same plan, with brokers that are more or less sparing of what they say."""
-    return replace(plan, release_period=chance.choice((20_000, 200_000, SECOND)))
+    return replace(
+        plan,
+        release_period=chance.choice((20_000, 200_000, SECOND)),
+        silence_patience=chance.choice((0, 20_000, 200_000, SECOND)),
+    )
 
 
 def _policy(chance: Random) -> PubendPolicy:

@@ -322,7 +322,7 @@ def _change_at_a_moment() -> list[Patch]:
 
 
 def _rewind_who_is_ahead() -> list[Patch]:
-    def trusting(self: Host, pubend: str, subscription: Any, upto: int, part: Any) -> None:
+    def trusting(self: Host, pubend: str, subscription: Any, upto: int, part: Any, _: Any) -> None:
         self._delivery.tell(subscription, pubend, subscription.told[pubend], upto, part)
 
     return [(Host, "_feed", trusting)]
@@ -331,9 +331,9 @@ def _rewind_who_is_ahead() -> list[Patch]:
 def _tell_and_catch_up() -> list[Patch]:
     feed = Host._feed
 
-    def both(self: Host, pubend: str, subscription: Any, upto: int, part: Any) -> None:
+    def both(self: Host, pubend: str, subscription: Any, upto: int, part: Any, shared: Any) -> None:
         is_slow, told = subscription.credit <= 0, subscription.told[pubend]
-        feed(self, pubend, subscription, upto, part)
+        feed(self, pubend, subscription, upto, part, shared)
         if is_slow and subscription.durable and told < part.ticks[0]:
             self._delivery.tell(subscription, pubend, told, upto, part)
 

@@ -94,6 +94,7 @@ class World:
             plan.thresholds,
             plan.window_bytes_max,
             release_period=plan.release_period,
+            silence_patience=plan.silence_patience,
             return_delay=plan.return_delay,
             linger=plan.linger,
             damping=plan.damping,

@@ -219,7 +219,7 @@ class Archive:
             versions = [
                 version for name in topics.names if root_of(name) == root for version in topics[name].versions
             ]
-            layout = before.extended(field for each in versions for field in fields_of(each).items())
+            layout = before.timed().extended(field for each in versions for field in fields_of(each).items())
             if table is None or layout is not before:
                 with self.commits:
                     self._tables[root] = ArchiveTable.to_write(self.path, root, layout)

@@ -25,7 +25,7 @@ from tidemark.client.connecting.addresses import SCHEME, parse_url
 from tidemark.errors import TidemarkError
 from tidemark.spark.archive.reader import Snapshot
 from tidemark.spark.archive.state import FOLDER
-from tidemark.spark.deep.plan import current_snapshot
+from tidemark.spark.archive_scan.slices import current_snapshot
 from tidemark.spark.deep.request import OpenRecall, Request
 from tidemark.spark.deep.shared_scan import SharedScan
 from tidemark.spark.deep.spool import SliceReader, Spool

@@ -11,16 +11,18 @@ import os
 import time
 from collections.abc import Sequence
 
-from tidemark.matching.topics import TopicPattern
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.archive.reader import Snapshot
-from tidemark.spark.deep.plan import SLICE_BYTES, slices
+from tidemark.spark.archive_scan.slices import Slice, slices
 from tidemark.spark.deep.request import ReadRange, Request
 from tidemark.spark.deep.spool import SliceReader
-from tidemark.spark.deep.tasks import ScanWork, Slice, WantedLine
+from tidemark.spark.deep.tasks import ScanWork, WantedLine
 from tidemark.spark.reports import ScanEnded
 from tidemark.ticks import TICK_MIN, union
 from tidemark.ticks.tick import Range
 
+#: About how much of files a slice reads.
+SLICE_BYTES = 8 << 20
 #: About how much of files the first wave reads, and any wave at most.
 FIRST_WAVE_BYTES = 2 * SLICE_BYTES
 WAVE_BYTES_MAX = 16 * SLICE_BYTES
@@ -69,7 +71,7 @@ class SharedScan:
         for each in [each for each in self.requests if each.is_over]:
             self.leave(each)
         streams = {
-            pubend: slices(found, pubend, self._ranges(pubend), self._patterns(pubend))
+            pubend: slices(found, pubend, self._ranges(pubend), self._wanted(pubend), SLICE_BYTES)
             for pubend in sorted({each.pubend for each in self.requests})
         }
         chosen: list[Slice] = []
@@ -95,9 +97,8 @@ class SharedScan:
         )
         return union(wanted)
 
-    def _patterns(self, pubend: str) -> list[TopicPattern]:
-        texts = {each.wanted.pattern for each in self._lines if each.pubend == pubend}
-        return [TopicPattern.parse(text) for text in sorted(texts)]
+    def _wanted(self, pubend: str) -> list[TopicSelector]:
+        return sorted({each.wanted for each in self._lines if each.pubend == pubend})
 
     def work(self, found: Snapshot, spool: str) -> ScanWork:
         """What all slices of the next wave need."""

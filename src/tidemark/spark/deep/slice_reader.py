@@ -24,8 +24,9 @@ from tidemark.message.batches.columns import Bools, Ints
 from tidemark.spark.archive.layout import ArchiveLayout
 from tidemark.spark.archive.scan import WantedRange, merged, scan
 from tidemark.spark.archive.state import FOLDER, ArchiveTopics
+from tidemark.spark.archive_scan.slices import Slice
 from tidemark.spark.deep.spool import SliceWriter
-from tidemark.spark.deep.tasks import ScanWork, Slice, SliceResult
+from tidemark.spark.deep.tasks import ScanWork, SliceResult
 
 #: Compiled matchers that a process keeps, since scans take turns.
 COMPILED_MAX = 8

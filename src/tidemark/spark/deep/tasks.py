@@ -1,7 +1,7 @@
 """What travels to the tasks of a shared scan and back. Imports no pyspark.
 
-A scan serves requests that arrived together. It is cut into slices, each a tick range of one pubend with the
-files that may have events of it. Slices are read in any order, anywhere, and each exactly once.
+A scan serves requests that arrived together. It is cut into slices (`spark.archive_scan.slices`), which are
+read in any order, anywhere, and each exactly once.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.message.topic_selector import TopicSelector
-from tidemark.ticks.tick import Range
+from tidemark.spark.archive_scan.slices import Slice
 from tidemark.wire.answers import TopicStatus
 from tidemark.wire.json_objects import dumps
 
@@ -29,23 +29,6 @@ class WantedLine:
     wanted: TopicSelector
     base: int
     upto: int
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """`(base, upto]` of a pubend, and the files that may have events of it, by root, in their order."""
-
-    pubend: str
-    base: int
-    upto: int
-    #: root -> absolute paths
-    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    #: about how much of the files is read
-    bytes: int = 0
-    #: what of the range the archive lacks
-    gone: tuple[Range, ...] = ()
-    #: nothing at or below this tick is read: the archive has removed it, even if files still have it
-    released: int | None = None
 
 
 @dataclass(frozen=True)

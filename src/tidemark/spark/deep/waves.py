@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from tidemark.spark.archive_scan.slices import Slice
 from tidemark.spark.deep.slice_reader import read_slice
-from tidemark.spark.deep.tasks import ScanWork, Slice, SliceResult
+from tidemark.spark.deep.tasks import ScanWork, SliceResult
 from tidemark.spark.engine.tasks import SessionLender, run_tasks
 
 #: With less to read a job takes longer than the reading.

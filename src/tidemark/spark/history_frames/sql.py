@@ -1,4 +1,4 @@
-"""Archive tables in the language of Spark SQL: the fields of events, and which rows and files are wanted.
+"""Archive tables in the language of Spark SQL: the fields of events, and which rows are wanted.
 
 A field lies in one column for events of one schema and perhaps in another column for events of the next
 (`spark.archive.layout`); where they differ, the expression for the field chooses by the schema of each row.
@@ -8,29 +8,21 @@ Conditions test the columns themselves, in the types that the topic has for its 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any, cast
 
 import pyarrow as pa
 
 from tidemark.errors import SelectorError, TranslationError
-from tidemark.matching.forms.clauses import Absent, Clause, Constraint, Interval, OneOf, Present
-from tidemark.matching.forms.normal import normalise
 from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.selectors.tree import HEADERS
-from tidemark.message.foreign.arrow.batches import as_read
 from tidemark.message.foreign.arrow.types import arrow_type
-from tidemark.message.members import members, split_option
 from tidemark.message.registry import TopicSchemas
 from tidemark.message.schema import Schema
-from tidemark.message.types import Dynamic, Path, Reference, Tuple, Type
+from tidemark.message.types import Path, Type
 from tidemark.spark.archive.layout import ArchiveLayout, loose
-from tidemark.spark.archive.table import DataFile
+from tidemark.spark.archive_scan.plain_columns import is_json, member_types
 from tidemark.spark.columns import EventColumns
-from tidemark.spark.sql.expression import to_spark_sql
+from tidemark.spark.sql.expression import plain_conjuncts, to_spark_sql
 from tidemark.spark.sql.text import column_text, long_text, string_text
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def field_text(layout: ArchiveLayout, versions: Iterable[Schema], name: str, wanted: Type) -> str:
@@ -75,7 +67,11 @@ def condition_text(layout: ArchiveLayout, topic: TopicSchemas, selector: str) ->
         text = field_text(layout, topic.versions, first, types[first])
         return f"({text}).{column_text(tuple(rest))}" if rest else f"({text})"
 
-    return to_spark_sql(tree, topic.reader, column=column) if selector else "true"
+    if not selector:
+        return "true"
+    exact = to_spark_sql(tree, topic.reader, column=column)
+    plain = plain_conjuncts(tree, topic.reader, column=column)
+    return f"({' AND '.join([exact, *plain])})" if plain else exact
 
 
 def matching_texts(
@@ -106,26 +102,6 @@ def of_topics_text(texts: Mapping[str, Sequence[str]]) -> str:
     return f"({' OR '.join(parts)})"
 
 
-def could_match(file: DataFile, layout: ArchiveLayout, topic: TopicSchemas, selector: str) -> bool:
-    """May a file have events of the topic that match? False only if the file's bounds exclude it."""
-    topics = file.bounds.get("_topic")
-    if topics is not None and not topics[0] <= topic.topic <= topics[1]:
-        return False
-    try:
-        clauses = normalise(Selector.parse(selector, topic.reader, topic.topic).tree, topic.reader)
-    except SelectorError:
-        return False
-    if clauses is None:
-        return True
-    return any(_could_hold(clause, file, layout, topic) for clause in clauses)
-
-
-def member_types(schema: Schema) -> dict[str, Type]:
-    """The fields of events of a schema, by name, with the types that a reader sees."""
-    root = cast(Tuple, as_read(schema.flat.root.type))
-    return {member.name: member.type for member in members(root)}
-
-
 def type_text(item: pa.DataType) -> str:
     """A type as Spark SQL writes it."""
     if pa.types.is_struct(item):
@@ -151,7 +127,7 @@ _NAMES = {
 
 
 def _converted(text: str, have: Type, wanted: Type) -> str:
-    if _is_json(wanted) and not _is_json(have):
+    if is_json(wanted) and not is_json(have):
         return _json_text(text)
     return _cast(text, loose(arrow_type(have)), loose(arrow_type(wanted)), 0)
 
@@ -180,11 +156,6 @@ def _cast(text: str, have: pa.DataType, wanted: pa.DataType, depth: int) -> str:
     return f"CAST({text} AS {type_text(wanted)})"
 
 
-def _is_json(item: Type) -> bool:
-    core, _ = split_option(item)
-    return isinstance(core, Dynamic | Reference)
-
-
 def _json_text(text: str) -> str:
     """A value as JSON, the common form of unlike types.
 
@@ -197,42 +168,3 @@ def _json_text(text: str) -> str:
 def _shapes(fingerprints: Sequence[int]) -> str:
     """Fingerprints as the archive stores them: signed."""
     return ", ".join(long_text(each - 2**64 if each >= 2**63 else each) for each in fingerprints)
-
-
-def _could_hold(clause: Clause, file: DataFile, layout: ArchiveLayout, topic: TopicSchemas) -> bool:
-    types = member_types(topic.reader.schema)
-    for path, constraint in clause.constraints:
-        if len(path) > 1 or path[0] not in types:
-            continue
-        text = field_text(layout, topic.versions, path[0], types[path[0]])
-        # The bounds say something only about a column that is read without a conversion.
-        column = layout.column_of(path[0], loose(arrow_type(types[path[0]])))
-        if column is not None and text == column_text((column,)) and not _meets(constraint, file, column):
-            return False
-    return True
-
-
-def _meets(constraint: Constraint, file: DataFile, column: str) -> bool:
-    nulls = file.nulls.get(column)
-    if isinstance(constraint, Absent):
-        return nulls is None or nulls > 0
-    if nulls == file.rows:
-        return False
-    found = file.bounds.get(column)
-    if found is None or isinstance(constraint, Present):
-        return True
-    low, high = _number(found[0]), _number(found[1])
-    if isinstance(constraint, OneOf):
-        return any(low <= cast(Any, value) <= high for value in constraint.values)
-    return _overlaps(constraint, low, high)
-
-
-def _overlaps(interval: Interval, low: Any, high: Any) -> bool:
-    above = interval.low is None or high > interval.low or (high == interval.low and not interval.low_open)
-    below = interval.high is None or low < interval.high or (low == interval.high and not interval.high_open)
-    return bool(above and below)
-
-
-def _number(bound: Any) -> Any:
-    """Timestamps compare as microseconds, as in constraints."""
-    return (bound - _EPOCH) // timedelta(microseconds=1) if isinstance(bound, datetime) else bound

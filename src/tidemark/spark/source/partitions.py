@@ -2,7 +2,8 @@
 
 A pubend with much to read is cut into several partitions, by ticks. A broker does not say how its bytes are
 spread over time, so it is probed for the next events after a few ticks: stretches of silence are found in
-rounds and not counted, and the rest is cut evenly.
+rounds and not counted, and the rest is cut evenly. An archive says how large its files are, and is cut where
+they end (`spark.archive_scan.slices`).
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tidemark.spark.options import ReadPoint
 from tidemark.ticks import union
 
 #: About how much one task reads.
 PARTITION_BYTES = 64 << 20
 PARTITIONS_PER_PUBEND_MAX = 64
-#: An archive does not say how its events are spread over time, so a range of it is cut into so many.
-ARCHIVE_PARTITIONS = 8
 _PROBES = 8
 _ROUNDS = 3
 
@@ -37,6 +37,13 @@ class TickRange:
 
 
 @dataclass(frozen=True, slots=True)
+class ArchivedRanges:
+    """Ranges that one task reads from the archive. Which files those are in is found when the task runs."""
+
+    ranges: tuple[TickRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NewerEvents:
     """What has come since a batch read was planned, as it is found when a task reads it.
 
@@ -47,6 +54,8 @@ class NewerEvents:
     after: Mapping[str, int]
     #: where a pubend starts that is not among them
     first_base: int
+    #: nothing beyond is read
+    end: ReadPoint
 
 
 def split(whole: TickRange, bytes_per_tick: Callable[[int], float], probe: Probe) -> list[TickRange]:
@@ -61,12 +70,6 @@ def split(whole: TickRange, bytes_per_tick: Callable[[int], float], probe: Probe
     for _ in range(_ROUNDS):
         busy = [part for each in busy for part in _without_silence(each, probe)]
     cuts = sorted({whole.base, *_even_cuts(busy, count), whole.upto})
-    return [TickRange(whole.pubend, base, upto) for base, upto in pairwise(cuts)]
-
-
-def split_evenly(whole: TickRange, first: int) -> list[TickRange]:
-    """Ranges that tile the whole, if only its first event is known."""
-    cuts = sorted({whole.base, *_even_cuts([(first, whole.upto)], ARCHIVE_PARTITIONS), whole.upto})
     return [TickRange(whole.pubend, base, upto) for base, upto in pairwise(cuts)]
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from tidemark.errors import EventsLostError, TimedOutError
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.topic_selector import TopicSelector
+from tidemark.spark.source.archived import ReleasedHistory
 from tidemark.spark.source.partitions import TickRange
 from tidemark.ticks.tick import Range
 from tidemark.wire.frames import Fetched
@@ -42,52 +43,6 @@ class RangeFetcher(Protocol):
         self, pubend: str, base: int, upto: int, pattern: str, selector: str, *, bytes_max: int
     ) -> Fetched:
         """See Client.fetch."""
-
-
-class ReleasedHistory(Protocol):
-    """History that brokers have released."""
-
-    def gaps(self, pubend: str, base: int, upto: int) -> list[Range]:
-        """The ranges of `(base, upto]` that the archive lacks, in order."""
-
-    def read(self, pubend: str, base: int, upto: int, pattern: str) -> Iterator[EventBatch]:
-        """The events of `(base, upto]`, byte for byte, in the order of their ticks."""
-
-
-class NoArchive:
-    """Stands for the archive if there is none."""
-
-    def gaps(self, pubend: str, base: int, upto: int) -> list[Range]:  # noqa: ARG002
-        """The whole range."""
-        return [(base, upto)] if base < upto else []
-
-    def read(self, pubend: str, base: int, upto: int, pattern: str) -> Iterator[EventBatch]:  # noqa: ARG002
-        """No events."""
-        return iter(())
-
-
-class DeltaArchive:
-    """The archive at a path, as `spark.archive.reader` reads it."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def gaps(self, pubend: str, base: int, upto: int) -> list[Range]:
-        """The ranges of `(base, upto]` that the archive lacks, in order."""
-        from tidemark.spark.archive.reader import gaps
-
-        return gaps(self._path, pubend, base, upto)
-
-    def read(self, pubend: str, base: int, upto: int, pattern: str) -> Iterator[EventBatch]:
-        """The events of `(base, upto]`, byte for byte, in the order of their ticks."""
-        from tidemark.spark.archive.reader import read
-
-        return read(self._path, pubend, base, upto, pattern)
-
-
-def archive_at(path: str | None) -> ReleasedHistory:
-    """The archive at a path; `NoArchive` without one."""
-    return NoArchive() if path is None else DeltaArchive(path)
 
 
 @dataclass(frozen=True, slots=True)

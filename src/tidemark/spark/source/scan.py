@@ -17,15 +17,26 @@ from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.connections import CONNECT_SECONDS_MAX, BrokerReader, retrying_client
 from tidemark.spark.locations import check_archive
 from tidemark.spark.options import SourceOptions
-from tidemark.spark.source.offsets import PubendExtent, check_gaps, initial, latest, lost, pubend_extents
-from tidemark.spark.source.partitions import NewerEvents, TickRange, split, split_evenly
-from tidemark.spark.source.reading import LostRange, RangeReader, ReleasedHistory, archive_at
+from tidemark.spark.source.archived import ARCHIVE_PART_BYTES, ReleasedHistory, archive_at
+from tidemark.spark.source.offsets import (
+    PubendExtent,
+    ceiling,
+    check_gaps,
+    initial,
+    latest,
+    lost,
+    pubend_extents,
+)
+from tidemark.spark.source.partitions import ArchivedRanges, NewerEvents, TickRange, split
+from tidemark.spark.source.reading import LostRange, RangeReader
 from tidemark.spark.topic_columns import TopicColumnReader, TopicColumns, make_topic_columns
 from tidemark.ticks import TICK_MIN, CheckpointToken
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+#: What one task reads.
+Partition = TickRange | ArchivedRanges
 #: An idle query makes Spark wait so long for new events, instead of letting it ask every 10 ms.
 IDLE_SECONDS = 0.2
 _IDLE_SLEEP_SECONDS = 0.02
@@ -81,16 +92,24 @@ class SourceScan:
         )
         return replace(self, topic_columns=replace(self.topic_columns, selector=both))
 
-    def read(self, part: TickRange) -> Iterator[pa.RecordBatch]:
-        """The rows of a range. Raises EventsLostError if some events are gone, unless gaps are rows."""
+    def read(self, part: TickRange | ArchivedRanges) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition. Raises EventsLostError if some events are gone, unless gaps are rows."""
         with retrying_client(self.options.broker, self.options.retry_seconds) as broker:
-            yield from self._rows(broker, [part])
+            if isinstance(part, TickRange):
+                yield from self._rows(broker, [part])
+                return
+            for item in archive_at(self.options.archive).rows(part.ranges, self.topic_columns):
+                if isinstance(item, TickRange):
+                    yield from self._rows(broker, [item])
+                else:
+                    yield item
 
     def read_newer(self, newer: NewerEvents) -> Iterator[pa.RecordBatch]:
         """The rows of all that has come since the other ranges were planned."""
         with retrying_client(self.options.broker, self.options.retry_seconds) as broker:
             start = CheckpointToken(newer.after)
-            end = latest(start, pubend_extents(broker.pubends()))
+            there = pubend_extents(broker.pubends())
+            end = latest(start, there, ceiling(newer.end, there))
             bases = {name: start.get(name, newer.first_base) for name in end}
             yield from self._rows(
                 broker,
@@ -113,8 +132,12 @@ class SourceScan:
         self, broker: BrokerReader, archive: ReleasedHistory, column_reader: TopicColumnReader
     ) -> RangeReader:
         """What reads the ranges of the scan."""
-        wanted = TopicSelector(self.topic_columns.pattern, self.topic_columns.selector)
-        return RangeReader(broker, archive, wanted, column_reader.chosen, column_reader.sound)
+        return RangeReader(broker, archive, self.wanted, column_reader.chosen, column_reader.sound)
+
+    @property
+    def wanted(self) -> TopicSelector:
+        """The topics and the selector."""
+        return TopicSelector(self.topic_columns.pattern, self.topic_columns.selector)
 
 
 class Planner:
@@ -122,6 +145,7 @@ class Planner:
 
     def __init__(self, scan: SourceScan) -> None:
         self._options = scan.options
+        self._wanted = scan.wanted
         self._broker = retrying_client(scan.options.broker, scan.options.retry_seconds)
         self._archive = archive_at(scan.options.archive)
         column_reader = TopicColumnReader(scan.topic_columns, self._broker.topics)
@@ -153,36 +177,71 @@ class Planner:
                 return start
             time.sleep(_IDLE_SLEEP_SECONDS)
 
-    def partitions(self, start: CheckpointToken, end: CheckpointToken) -> list[TickRange]:
+    def partitions(self, start: CheckpointToken, end: CheckpointToken) -> list[Partition]:
         """The ranges that the tasks of a batch read.
 
         Raises EventsLostError if some are gone, as `read` does.
         """
         return self._plan(start, end, self._extents())
 
-    def everything(self) -> list[TickRange]:
+    def everything(self) -> list[Partition]:
         """The ranges that tasks read for all there is now, from the start that was asked for."""
         return self._everything()[0]
 
-    def batch(self) -> list[TickRange | NewerEvents]:
+    def batch(self) -> list[Partition | NewerEvents]:
         """The ranges for all there is now, and what a task reads for all that will have come until then."""
         parts, end = self._everything()
-        return [*parts, NewerEvents(dict(end), self._first_base)]
+        return [*parts, NewerEvents(dict(end), self._first_base, self._options.end)]
 
-    def _everything(self) -> tuple[list[TickRange], CheckpointToken]:
+    def _everything(self) -> tuple[list[Partition], CheckpointToken]:
         there = self._extents()
         start = initial(self._options.start, there, self._archive.gaps)
-        end = latest(start, there)
-        return self._plan(start, end, there), end
+        end = latest(start, there, ceiling(self._options.end, there))
+        # A batch read takes all that is archived from there, and spares the broker. A stream is near the end.
+        return self._plan(start, end, there, from_archive=True), end
 
     def _plan(
-        self, start: CheckpointToken, end: CheckpointToken, there: dict[str, PubendExtent]
-    ) -> list[TickRange]:
+        self,
+        start: CheckpointToken,
+        end: CheckpointToken,
+        there: dict[str, PubendExtent],
+        *,
+        from_archive: bool = False,
+    ) -> list[Partition]:
         if self._options.fail_on_gap:
             check_gaps(start, end, there, self._archive.gaps, self._first_base)
-        return [
-            part for whole in self._ranges(start, end) for part in self._parts(whole, there.get(whole.pubend))
-        ]
+        archived: list[TickRange] = []
+        live: list[Partition] = []
+        for whole in self._ranges(start, end):
+            extent = there.get(whole.pubend)
+            border = self._border(whole, extent, from_archive=from_archive)
+            if whole.base < border:
+                archived.append(TickRange(whole.pubend, whole.base, border))
+            if extent is not None and border < whole.upto:
+                live += self._live_parts(TickRange(whole.pubend, border, whole.upto), extent)
+        return [*self._archived_parts(archived), *live]
+
+    def _border(self, whole: TickRange, extent: PubendExtent | None, *, from_archive: bool) -> int:
+        """The tick up to which a range is read from the archive, and from which on from the broker."""
+        if extent is None or not extent.bytes:
+            return whole.upto
+        border = extent.lost
+        reach = min(self._archive.reach(whole.pubend), whole.upto) if from_archive else TICK_MIN
+        if reach > max(border, whole.base) and not self._archive.gaps(whole.pubend, whole.base, reach):
+            border = reach
+        return min(max(border, whole.base), whole.upto)
+
+    def _archived_parts(self, ranges: Sequence[TickRange]) -> list[Partition]:
+        """What tasks read from the archive, small ranges together."""
+        parts: list[list[TickRange]] = []
+        size = 0
+        for each, each_bytes in self._archive.parts(ranges, self._wanted) if ranges else ():
+            if not parts or size + each_bytes > ARCHIVE_PART_BYTES:
+                parts.append([])
+                size = 0
+            parts[-1].append(each)
+            size += each_bytes
+        return [ArchivedRanges(tuple(part)) for part in parts]
 
     def close(self) -> None:
         """Disconnect."""
@@ -213,16 +272,6 @@ class Planner:
                 token, left = token.advance(whole.pubend, upto), left - found
         return token
 
-    def _parts(self, whole: TickRange, extent: PubendExtent | None) -> list[TickRange]:
-        """The archive's part of a range and the broker's part, each divided if it is large."""
-        if extent is None or not extent.bytes:
-            return self._archived_parts(whole)
-        border = min(max(extent.lost, whole.base), whole.upto)
-        archived = TickRange(whole.pubend, whole.base, border)
-        live = TickRange(whole.pubend, border, whole.upto)
-        parts = self._archived_parts(archived) if whole.base < border else []
-        return parts + (self._live_parts(live, extent) if border < whole.upto else [])
-
     def _live_parts(self, whole: TickRange, extent: PubendExtent) -> list[TickRange]:
         def bytes_per_tick(first: int) -> float:
             begins = (
@@ -233,7 +282,3 @@ class Planner:
             return extent.bytes / max(1, extent.end - begins)
 
         return split(whole, bytes_per_tick, lambda at, upto: self._reader.probe(whole.pubend, at, upto))
-
-    def _archived_parts(self, whole: TickRange) -> list[TickRange]:
-        first = next(self._archive.read(whole.pubend, whole.base, whole.upto, ">"), None)
-        return [whole] if first is None else split_evenly(whole, int(first.ticks[0]))

@@ -85,6 +85,31 @@ def to_spark_sql(tree: Node, fields: FieldTypes, *, column: Callable[[Path], str
     return _Writer(fields, column or column_text).condition(tree)
 
 
+def plain_conjuncts(tree: Node, fields: FieldTypes, *, column: Callable[[Path], str]) -> list[str]:
+    """Comparisons of floating-point columns with constants that hold wherever `tree` is true.
+
+    A column inside `nanvl` says nothing to a Parquet reader. These say the same without it, beside the
+    condition: for NaN they may be true or false, but there the condition is not true anyway.
+    """
+    found: list[str] = []
+    for node in tree.operands if isinstance(tree, And) else (tree,):
+        match node:
+            case Compare(op, FieldRef(path), Literal(value)):
+                tests = [(op, path, value)]
+            case Compare(op, Literal(value), FieldRef(path)):
+                tests = [(_FLIPPED[op], path, value)]
+            case Between(FieldRef(path), Literal(low), Literal(high), False):
+                tests = [(">=", path, low), ("<=", path, high)]
+            case _:
+                continue
+        for op, path, value in tests:
+            if op == "<>" or type_at(path, fields) != DOUBLE:
+                continue
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                found.append(f"{column(path)} {op} {double_text(float(value))}")
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class _Value:
     """An expression with one value. Integers are BIGINT and floating-point numbers are DOUBLE."""

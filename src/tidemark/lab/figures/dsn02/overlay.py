@@ -14,6 +14,7 @@ from tidemark.lab.figures.simulated_overlay import SETTLE_S, STEADY, ObservedSub
 from tidemark.lab.figures.table import Table
 from tidemark.sim.swarm.plan import SECOND, WorldPlan
 from tidemark.wire.frames import Deliver, Nack, PeerFrame
+from tidemark.wire.peer_layouts import singly
 
 RELAYS = ("b1", "b2")
 HOSTS = ("s1", "s2", "s3", "s4", "s5")
@@ -76,10 +77,10 @@ class SimulatedFailures:
         self._overlay.run(SETTLE_S)
 
     def _between(self, sender: str, receiver: str, frame: PeerFrame) -> None:
-        if isinstance(frame, Nack):
-            for base, upto in frame.ranges:
+        for nack in [each for each in singly(frame) if isinstance(each, Nack)]:
+            for base, upto in nack.ranges:
                 start = self._overlay.time_of(base) * 1e3
-                self.nacks.add(self.now, sender, receiver, frame.pubend, start, (upto - base) / 1e3)
+                self.nacks.add(self.now, sender, receiver, nack.pubend, start, (upto - base) / 1e3)
 
     def _heard(self, subscriber: ObservedSubscriber, frame: Deliver) -> None:
         for published, latency in self._overlay.latencies(frame):
