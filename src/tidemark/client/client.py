@@ -498,7 +498,7 @@ class Client:
         asked = self._requests.ask(name, json.dumps(arguments))
         return json.loads(await within(asked, f"the answer to {name!r}", self._seconds(timeout)))
 
-    # For Tidemark's own pipeline.
+    # For Tidemark's own pipeline and console.
 
     async def _fetch(
         self,

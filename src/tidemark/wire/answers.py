@@ -410,6 +410,8 @@ SNAPSHOT_READ = Question("snapshot_read", SnapshotPiece, "administer")
 SNAPSHOT_END = Question("snapshot_end", SnapshotEnded, "administer")
 #: Tell the broker how the engine of the archive is doing. Arguments: those of EngineStatus.
 REPORT_ENGINE = Question("report_engine", EngineStatus, "pipeline")
+#: The process that writes the archive, if it has reported itself lately; none or one.
+ENGINE = Question("engine", tuple[EngineStatus, ...], "monitor")
 #: The access document that the broker goes by.
 ACCESS = Question("access", AccessText, "administer")
 #: Change the access document. Arguments: text; base, the version that the new one takes the place of.
