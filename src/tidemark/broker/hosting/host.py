@@ -582,7 +582,7 @@ class Host:
             self.acknowledgements.chop()
 
     def _be_silent(self) -> None:
-        """Tell some live subscribers of silence, so that their tokens keep up; the others at the next wake."""
+        """Tell some live subscribers of silence, so that their tokens keep up; others at the next wake."""
         now, self._to_be_told = self._to_be_told[:SILENCES_MAX], self._to_be_told[SILENCES_MAX:]
         for subscription in [self.subscriptions[each] for each in now if each in self.subscriptions]:
             for pubend, constream in self.constreams.items():
