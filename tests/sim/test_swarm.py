@@ -35,6 +35,7 @@ SEEDS = {
 
 #: (profile, seed) that found a bug once -> what it was.
 REGRESSIONS: dict[tuple[str, int], str] = {
+    ("swarm", 701): "an outage made a relay wait for a minute before it asked again for what was lost",
     ("swarm", 510_161): "a pubend that kept events for newcomers let them go although a host had come",
     ("swarm", 78_109): "a broker said that it had let a subscriber go before that was on disk, and crashed",
     ("swarm", 500_278): "a broker that was away while a subscriber moved twice never heard of either move",

@@ -282,27 +282,3 @@ def test_who_may_ask_for_few_ranges_at_once_comes_to_ask_for_large_ones(slots: i
         for base, upto in asked:
             curiosity.heard(base, upto, 10_000, now)
             curiosity.answered(base, upto)
-
-
-def test_a_nack_that_later_ones_have_overtaken_is_repeated_although_answers_took_long() -> None:
-    pace = Pace(1, 1_000, 10_000, patience_us=200, patience_us_max=10_000)
-    limits = Thresholds(gct_us=0, nrt_us=200, chop_ticks_max=10)
-    curiosity = Curiosity(limits, pace)
-    for outage in range(4):  # answers that came after an outage make it patient
-        curiosity.want(outage * 10, outage * 10 + 10, 0)
-        curiosity.due(0)
-    for outage in range(4):
-        curiosity.heard(outage * 10, outage * 10 + 10, 5_000, 1_000_000)
-        curiosity.answered(outage * 10, outage * 10 + 10)
-    curiosity.want(100, 110, 1_000_000)
-    assert curiosity.due(1_000_000) == [(100, 110)]
-    for later in range(1, 4):
-        now = 1_000_000 + later
-        curiosity.want(100 + later * 10, 110 + later * 10, now)
-        assert curiosity.due(now) == [(100 + later * 10, 110 + later * 10)]
-    for later in range(1, 4):
-        assert curiosity.due(1_000_100) == []
-        curiosity.heard(100 + later * 10, 110 + later * 10, 5_000, 1_000_100)
-        curiosity.answered(100 + later * 10, 110 + later * 10)
-    assert curiosity.due(1_000_100) == [(100, 110)]
-    assert curiosity.due(1_000_101) == []

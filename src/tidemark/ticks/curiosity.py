@@ -7,8 +7,7 @@ several nacks, so that a lost nack costs little. The number of outstanding nacks
 not become a storm of nacks.
 
 With a `Pace`, NRT is only the least wait and the first: how long to wait, and how many ticks are asked for at
-once, then comes from how long answers take. After an outage that is long, so a nack is also repeated when
-several that were sent after it have been answered: answers come in the order of the nacks, mostly.
+once, then comes from how long answers take.
 
 There is no clock: `now` is an argument, in microseconds of the caller's monotonic time.
 """
@@ -26,8 +25,6 @@ from tidemark.ticks.tick import TICK_MAX, Range, Tick
 ANSWER_BYTES = 256 << 10
 #: Answers of fewer bytes do not fill a way.
 SMALL_ANSWER_BYTES = 4 << 10
-#: A nack is taken for lost when so many that were sent after it have been answered.
-OVERTAKEN_MAX = 3
 #: With a pace, what is under way is asked for in about so many ranges.
 _RANGES = 4
 
@@ -77,8 +74,6 @@ class _Piece:
     ticks: int = 0
     #: The last nack may still be answered: the piece counts as outstanding.
     asked: bool = False
-    #: later nacks that were answered since
-    overtaken: int = 0
 
     def without(self, base: Tick, upto: Tick) -> list[_Piece]:
         """The parts of the piece outside `(base, upto]`: none, one end, or both."""
@@ -143,20 +138,13 @@ class Curiosity:
         for piece in self._pieces[low:high]:
             if piece.tries and piece.upto <= upto:
                 took = now - piece.first
-                self._pace.answered(piece.ticks, self._under_way, took, now, is_small=is_small)
-                self._overtake(piece, now)
+                self._pace.answered(
+                    piece.ticks, self._under_way, took, now, tries=piece.tries, is_small=is_small
+                )
         if size > ANSWER_BYTES:
             self._span = max(1, min(self._span, (upto - base) * ANSWER_BYTES // size))
         elif size <= ANSWER_BYTES // 2 and 2 * (upto - base) >= self._span:
             self._span = min(2 * self._span, self._thresholds.chop_ticks_max)
-
-    def _overtake(self, answered: _Piece, now: int) -> None:
-        """A nack was answered: those that were sent before it are due once that has happened often enough."""
-        for piece in self._pieces:
-            if piece.asked and piece.last < answered.last:
-                piece.overtaken += 1
-                if piece.overtaken >= OVERTAKEN_MAX:
-                    piece.due = min(piece.due, now)
 
     def _overlapping(self, base: Tick, upto: Tick) -> tuple[int, int]:
         """Indices low:high of the pieces that share a tick with `(base, upto]`."""
@@ -188,8 +176,7 @@ class Curiosity:
         pieces: list[_Piece] = []
         for piece in self._pieces:
             last = pieces[-1] if pieces else None
-            is_lost = piece.overtaken >= OVERTAKEN_MAX
-            if piece.asked and piece.due <= now and self._pace is not None and not is_lost:
+            if piece.asked and piece.due <= now and self._pace is not None:
                 piece.due = self._pace.due(piece.last, piece.tries)
             if piece.due > now:
                 pieces.append(piece)
