@@ -27,7 +27,7 @@ IDLE_PART = 0.05
 #: Objects more than after the last collection of all that set off another: when the process is idle, and in
 #: any case.
 GROWN_IDLE = 2 * ROUND_OBJECTS
-GROWN_BUSY = 2_000_000
+GROWN_BUSY = 5_000_000
 
 
 class Collecting:
