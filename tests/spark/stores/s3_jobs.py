@@ -50,7 +50,8 @@ def run_jobs(spark: Any, broker: str, url: str, options: str) -> dict[str, Any]:
 if __name__ == "__main__":
     master, *others = sys.argv[1:]
     # A batch of any size is of several tasks then.
-    archive_module.PART_BYTES = planning.PART_BYTES = 16 << 10
+    archive_module.PART_BYTES = 16 << 10
+    setattr(planning, "PART_BYTES", 16 << 10)  # noqa: B010
     # Where much else runs, a Python worker takes long to start.
     running = session("s3", master, **{"spark.python.authenticate.socketTimeout": "300s"})
     print(json.dumps(run_jobs(running, *others)), flush=True)

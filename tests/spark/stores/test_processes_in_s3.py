@@ -144,9 +144,11 @@ def test_two_workers_of_a_cluster_archive_and_read_in_s3(tmp_path: Path) -> None
     ):
         for topic in ("numbers", "copies"):
             tm.create_topic(topic, SCHEMA.text)
-        values = [{"n": n, "text": f"event {n}"} for n in range(600)]
+        values: list[dict[str, Any]] = [{"n": n, "text": f"event {n}"} for n in range(600)]
         ticks = tm.publish_many("numbers", values)
-        rows = [[tick, each["n"], each["text"]] for tick, each in zip(ticks, values, strict=True)]
+        rows: list[list[Any]] = [
+            [tick, each["n"], each["text"]] for tick, each in zip(ticks, values, strict=True)
+        ]
         arguments = [master, node.url, f"s3://{BUCKET}/x", str(options_file(tmp_path, server))]
         done = subprocess.run(
             [sys.executable, str(JOBS), *arguments],

@@ -84,8 +84,8 @@ def test_the_name_of_a_backfill_is_that_of_what_is_put_in(tmp_path: Path) -> Non
 def test_what_cannot_be_put_in_is_refused(node: LiveNode, tmp_path: Path) -> None:
     archive = folder_at(tmp_path)
     with pytest.raises(ConfigError, match="none of parquet"):
-        backfill(None, archive, node.url, "lines", ["x"], kind="xml")  # type: ignore[arg-type]
+        backfill(None, archive, node.url, "lines", ["x"], kind="xml")
     with pytest.raises(ConfigError, match="name files"):
-        backfill(None, archive, node.url, "lines", [])  # type: ignore[arg-type]
+        backfill(None, archive, node.url, "lines", [])
     with pytest.raises(ConfigError, match="one table at a time"):
-        backfill(None, archive, node.url, "lines", ["a", "b"], kind="table")  # type: ignore[arg-type]
+        backfill(None, archive, node.url, "lines", ["a", "b"], kind="table")
