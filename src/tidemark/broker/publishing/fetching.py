@@ -284,10 +284,10 @@ class Fetching:
         else:
             self._puzzled[ticket] = None
 
-    def fetched(self, frame: Fetched) -> None:
-        """A neighbour has answered."""
+    def fetched(self, peer: str, frame: Fetched) -> None:
+        """A neighbour has answered; the answer of one that is not asked, or not any more, is late."""
         asked = self._asked.get(frame.ticket)
-        if asked is None:
+        if asked is None or asked.upstream != peer:
             self._counters["answers_late"] += 1
             return
         with self._turn.looking:
@@ -295,7 +295,7 @@ class Fetching:
         way = self._ways.get(asked.upstream) if asked.upstream is not None else None
         if way is not None:
             now = self._turn.now
-            way.pace.answered(asked.size, way.under_way, now - asked.first, now)
+            way.pace.answered(asked.size, way.under_way, now - asked.first, now, tries=asked.tries)
         self._remove(frame.ticket)
         asked.answered(replace(frame, ticket=asked.frame.ticket))
         self._pass_on_waiting()
