@@ -430,7 +430,7 @@ class Server:
                 connection.abort()
         self._bound_queues()
         self._end_expired()
-        self.security.transport.look()
+        self.security.look()
         self._end_unreachable(now)
         self.leases.sweep(now)
         self._sweeps += 1

@@ -99,6 +99,40 @@ def test_certificates_are_read_again_and_connections_go_on(tmp_path: Path) -> No
     play(story)
 
 
+def test_an_authority_that_was_taken_out_vouches_for_nobody_any_more(tmp_path: Path) -> None:
+    authority, ca = authority_in(tmp_path / "ca")
+    newer, newer_ca = authority_in(tmp_path / "newer")
+    logins = {}
+    for signer, name in ((authority, "older"), (newer, "newer")):
+        made = issue(signer, "ops", user="ops")
+        made.save(tmp_path / name / "cert.pem", tmp_path / name / "key.pem")
+        logins[name] = {
+            "ca": str(ca),
+            "certificate": str(tmp_path / name / "cert.pem"),
+            "key": str(tmp_path / name / "key.pem"),
+        }
+
+    async def story(stage: Stage) -> None:
+        trusted = tmp_path / "trusted.pem"
+        shutil.copy(ca, trusted)
+        options = broker_files(authority, tmp_path, "b") | {
+            "security__authority": str(trusted),
+            "security__client_certificates": "required",
+        }
+        node = await secured(stage, tmp_path / "b", **options)
+        url = f"tidemark+tls://{node.address}"
+        async with connect(url, **logins["older"]) as first:  # type: ignore[arg-type]
+            shutil.copy(newer_ca, trusted)
+            node.security.look()
+            async with connect(url, **logins["newer"]) as second:  # type: ignore[arg-type]
+                assert (await second.ask("status"))["broker"] == "tidemark"
+            with pytest.raises((RefusedError, NotConnectedError, OSError)):
+                await connect(url, connect_timeout=1.0, **logins["older"])  # type: ignore[arg-type]
+            assert (await first.ask("status"))["broker"] == "tidemark"
+
+    play(story)
+
+
 def test_openssl_agrees_on_versions_and_names(tmp_path: Path) -> None:
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed: apt-get install openssl")
@@ -165,3 +199,23 @@ def test_a_certificate_is_described() -> None:
     said = describe(made.certificate)
     assert said["names"] == ["127.0.0.1", "b.example", "tidemark:broker:b"]
     assert said["is_expired"] is False
+
+
+def test_metrics_without_a_token_tell_nothing_of_subscriptions(tmp_path: Path) -> None:
+    from urllib.request import urlopen
+
+    async def story(stage: Stage) -> None:
+        import asyncio
+
+        node = await secured(stage, tmp_path / "b")
+
+        def page() -> str:
+            with urlopen(f"http://{node.http_address}/metrics", timeout=PATIENCE_SECONDS) as found:
+                return str(found.read().decode())
+
+        async with client_of(node, "alice") as reader, reader.subscribe("t.>", durable="alice.s"):
+            text = await asyncio.to_thread(page)
+        assert "tidemark_events_delivered" in text
+        assert "alice.s" not in text
+
+    play(story)
