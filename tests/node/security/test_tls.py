@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import ssl
 import subprocess
@@ -14,6 +15,7 @@ from tests.node.speech import Stage, play
 from tests.waiting import PATIENCE_SECONDS
 from tidemark.client.client import connect
 from tidemark.errors import NotConnectedError, RefusedError
+from tidemark.node.node import Node
 from tidemark.node.security.certificates import describe, issue
 
 pytest.importorskip("cryptography")
@@ -133,28 +135,62 @@ def test_an_authority_that_was_taken_out_vouches_for_nobody_any_more(tmp_path: P
     play(story)
 
 
-def test_openssl_agrees_on_versions_and_names(tmp_path: Path) -> None:
+async def handshake(node: Node, ca: Path, *more: str) -> str:
+    """What openssl says of a handshake, with the name of the broker's host checked."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed: apt-get install openssl")
+    command = ["openssl", "s_client", "-connect", str(node.address), "-CAfile", str(ca), *more]
+
+    def run() -> str:
+        done = subprocess.run(
+            command, input="", capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+        )
+        return done.stdout + done.stderr
+
+    return await asyncio.to_thread(run)
+
+
+NAMED = ("-verify_ip", "127.0.0.1")
+
+
+def test_openssl_agrees_on_versions_ciphers_and_names(tmp_path: Path) -> None:
     authority, ca = authority_in(tmp_path / "ca")
 
     async def story(stage: Stage) -> None:
-        import asyncio
-
         node = await secured(stage, tmp_path / "b", **broker_files(authority, tmp_path, "b"))
-
-        def handshake(*more: str) -> str:
-            command = ["openssl", "s_client", "-connect", str(node.address), "-CAfile", str(ca), *more]
-            done = subprocess.run(
-                command, input="", capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
-            )
-            return done.stdout + done.stderr
-
-        said = await asyncio.to_thread(handshake, "-tls1_3", "-verify_ip", "127.0.0.1")
+        said = await handshake(node, ca, "-tls1_3", *NAMED)
         assert "TLSv1.3" in said
         assert "Verify return code: 0 (ok)" in said
-        said = await asyncio.to_thread(handshake, "-tls1_2")
-        assert "no peer certificate available" in said
+        for cipher in ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"):
+            assert f"Cipher is {cipher}" in await handshake(node, ca, "-ciphersuites", cipher)
+        for refused in (
+            ["-tls1_2"],
+            ["-tls1_2", "-cipher", "ALL:eNULL:@SECLEVEL=0"],
+            ["-tls1_3", "-ciphersuites", "TLS_AES_128_CCM_SHA256"],
+        ):
+            assert "no peer certificate available" in await handshake(node, ca, *refused)
+        said = await handshake(node, ca, "-verify_hostname", "broker.example", "-verify_return_error")
+        assert "hostname mismatch" in said
+
+    play(story)
+
+
+def test_openssl_finds_expired_and_swapped_certificates(tmp_path: Path) -> None:
+    authority, ca = authority_in(tmp_path / "ca")
+    stranger, _ = authority_in(tmp_path / "stranger")
+
+    async def story(stage: Stage) -> None:
+        files = broker_files(authority, tmp_path, "b")
+        node = await secured(stage, tmp_path / "b", **files)
+        for other, problem in (
+            (broker_files(authority, tmp_path / "old", "b", days=-1), "certificate has expired"),
+            (broker_files(stranger, tmp_path / "swapped", "b"), "unable to get local issuer certificate"),
+            (broker_files(authority, tmp_path / "new", "b"), "Verify return code: 0 (ok)"),
+        ):
+            for name in ("security__certificate", "security__key"):
+                shutil.copy(other[name], files[name])
+            node.reload()
+            assert problem in await handshake(node, ca, *NAMED)
 
     play(story)
 
@@ -167,8 +203,6 @@ def test_health_and_metrics_are_served_over_tls_and_metrics_for_a_token(tmp_path
     (tmp_path / "token").write_text("let me see\n")
 
     async def story(stage: Stage) -> None:
-        import asyncio
-
         options = broker_files(authority, tmp_path, "b") | {"security__http_token": str(tmp_path / "token")}
         node = await secured(stage, tmp_path / "b", **options)
         context = ssl.create_default_context(cafile=str(ca))
@@ -205,8 +239,6 @@ def test_metrics_without_a_token_tell_nothing_of_subscriptions(tmp_path: Path) -
     from urllib.request import urlopen
 
     async def story(stage: Stage) -> None:
-        import asyncio
-
         node = await secured(stage, tmp_path / "b")
 
         def page() -> str:
