@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidemark.message.generations import is_removed
 from tidemark.wire.json_objects import JsonObject
 from tidemark.wire.questions import Question, Right
 
@@ -28,6 +29,13 @@ class TopicStatus(JsonObject):
     open: bool
     #: in the schema language, the oldest first
     schemas: tuple[str, ...]
+    #: of the schemas; a topic that was removed and created again is listed once for each creation
+    generation: int = 0
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether these are schemas of events that were published before the topic was removed."""
+        return is_removed(self.generation)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from tidemark.errors import ConfigError, EventsLostError, NotConnectedError, Sel
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.archive.archive import Archive
+from tidemark.spark.locations import folder_at
 from tidemark.spark.options import source_options
 from tidemark.spark.source import scan as scan_module
 from tidemark.spark.source.archived import SizedRange
@@ -107,6 +108,28 @@ def test_events_of_older_and_of_newer_versions_are_read_by_one_schema(
     got = [(row["a"], row["b"]) for row in rows(query)]
     assert got == [(1, None), (2, "x"), (3, "y")]
     assert "c" in scan(node).topic_columns.names
+
+
+def test_a_topic_that_was_created_again_is_read_by_the_schemas_of_each_time(
+    node: LiveNode, tm: sync.Client, tmp_path: Path
+) -> None:
+    tm.create_topic("trades", "[a: int, b: double]")
+    with tm.subscribe("trades", durable="holds what is published"):
+        pass
+    tm.publish_many("trades", [{"a": 1, "b": 2.0}, {"a": 4, "b": 2.0}])
+    with Archive(node.url, tmp_path / "archive") as archive:
+        assert archive.round() is not None
+        tm.remove_topic("trades")
+        assert [row["a"] for row in rows(scan(node))] == [1, 4]
+        tm.create_topic("trades", "[a: int, b: string]")
+        tm.publish_many("trades", [{"a": 3, "b": "x"}, {"a": 5, "b": "y"}])
+        assert archive.round() is not None
+        tm.publish("trades", {"a": 6, "b": "z"})
+        for given in ({}, {"archive": str(tmp_path / "archive")}):
+            got = rows(scan(node, selector="a > 2", **given))
+            assert [row["a"] for row in got] == [4, 3, 5, 6]
+            assert [str(row["b"]).strip('"') for row in got] == ["2.0", "x", "y", "z"]
+            assert [row["a"] for row in rows(scan(node, selector="b = 'y'", **given))] == [5]
 
 
 def test_topics_of_a_pattern_are_read_together_where_the_selector_fits(
@@ -230,7 +253,9 @@ def test_what_was_let_go_comes_from_the_archive_without_a_seam(
     fetched = tm._fetch("main", TICK_MIN, more[-1])
     assert fetched.batch is not None
     archive = KeptEvents([fetched.batch], ticks[-1] + 3)
-    monkeypatch.setattr(scan_module, "archive_at", lambda path: archive if path == str(tmp_path) else None)
+    monkeypatch.setattr(
+        scan_module, "archive_at", lambda path: archive if path == folder_at(tmp_path) else None
+    )
     query = scan(node, selector="price >= 10", archive=str(tmp_path))
     planner = Planner(query)
     before = planner.partitions(planner.initial(), planner.newest())

@@ -189,7 +189,7 @@ def _tell_if_there_is_no_topic(tm: Client, pattern: str) -> None:
     if wanted.is_exact and tm.schemas(pattern):
         return
     # An open topic may have no shapes yet.
-    if not any(wanted.matches(each.topic) for each in tm.ask(TOPICS)):
+    if not any(wanted.matches(each.topic) and not each.is_removed for each in tm.ask(TOPICS)):
         what = f"no topic {pattern!r}" if wanted.is_exact else f"no topic that {pattern!r} matches"
         text = f"there is {what} yet: waiting for one (`tidemark topic list` shows all)"
         click.echo(click.style(visible(text), fg="yellow"), err=True)

@@ -46,7 +46,8 @@ from tidemark.message.batches.batch import EventBatch
 from tidemark.message.registry import Registry
 from tidemark.sim.world.disk_thread import SimDiskThread
 from tidemark.sim.world.engine import Engine
-from tidemark.wire.frames import ClientFrame, PeerFrame, Range
+from tidemark.ticks import Range
+from tidemark.wire.frames import ClientFrame, PeerFrame
 
 if TYPE_CHECKING:
     from tidemark.sim.world.world import World

@@ -24,8 +24,8 @@ from tidemark.sim.world.pipeline import Pipeline
 from tidemark.sim.world.publisher import SimPublisher
 from tidemark.sim.world.subscriber import Life, SimSubscriber
 from tidemark.sim.world.trace import Trace
-from tidemark.ticks import RangeSet
-from tidemark.wire.frames import ClientFrame, Deliver, Fetch, Gap, Knowledge, PeerFrame, Range, Refused
+from tidemark.ticks import Range, RangeSet
+from tidemark.wire.frames import ClientFrame, Deliver, Fetch, Gap, Knowledge, PeerFrame, Refused
 
 START = 1_000_000 * SECOND
 #: A broker notices within this many microseconds that a client is gone.

@@ -57,9 +57,12 @@ class TableScan:
         pattern = TopicPattern.parse(query.columns.pattern)
         #: every topic that the table may have events of: the archive learns of a topic before its first event
         self._known = [name for name in topics.names if root_of(name) == root]
-        self._topics = [topics[name] for name in self._known if pattern.matches(name)]
-        #: `untranslated` are the topics for which the selector has no Spark SQL
-        self._texts, self.untranslated = matching_texts(self._layout, self._topics, query.columns.selector)
+        found = [topics.creations(name) for name in self._known if pattern.matches(name)]
+        self._topics = [each for creations in found for each in creations]
+        once = [creations[0] for creations in found if len(creations) == 1]
+        self._texts, untranslated = matching_texts(self._layout, once, query.columns.selector)
+        #: the topics for which the selector has no Spark SQL, and those that were created more than once
+        self.untranslated = [*untranslated, *(creations[-1] for creations in found if len(creations) > 1)]
         self._pruning = Pruning(self._layout, self._topics, query.columns.selector)
         self._there = archived.files[root]
         self.files = [each for each in self._there if self._could_have(each)]

@@ -10,12 +10,12 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidemark.errors import TidemarkError
 from tidemark.message.topic_selector import TopicSelector
-from tidemark.spark.connections import CONNECT_SECONDS_MAX, BrokerReader, retrying_client
-from tidemark.spark.locations import check_archive
+from tidemark.spark.connections import CONNECT_SECONDS_MAX, BrokerReader, kept_client, retrying_client
+from tidemark.spark.locations import check_archive, folder_at
 from tidemark.spark.options import SourceOptions
 from tidemark.spark.source.archived import ARCHIVE_PART_BYTES, ReleasedHistory, archive_at
 from tidemark.spark.source.offsets import (
@@ -27,7 +27,14 @@ from tidemark.spark.source.offsets import (
     lost,
     pubend_extents,
 )
-from tidemark.spark.source.partitions import ArchivedRanges, NewerEvents, TickRange, split
+from tidemark.spark.source.partitions import (
+    PARTITION_BYTES,
+    PARTITION_EVENTS_MIN,
+    ArchivedRanges,
+    NewerEvents,
+    TickRange,
+    split,
+)
 from tidemark.spark.source.reading import LostRange, RangeReader
 from tidemark.spark.topic_columns import TopicColumnReader, TopicColumns, make_topic_columns
 from tidemark.ticks import TICK_MIN, CheckpointToken
@@ -40,6 +47,8 @@ Partition = TickRange | ArchivedRanges
 #: An idle query makes Spark wait so long for new events, instead of letting it ask every 10 ms.
 IDLE_SECONDS = 0.2
 _IDLE_SLEEP_SECONDS = 0.02
+#: So many parts of the archive at most are searched for the end of a bounded batch.
+ARCHIVE_PARTS_COUNTED_MAX = 16
 _log = logging.getLogger("tidemark.spark")
 
 
@@ -47,7 +56,7 @@ def archive_beside(broker: str, retry_seconds: float) -> str | None:
     """The path of the archive that these brokers know of, if it can be read from here; else None."""
     with retrying_client(broker, min(CONNECT_SECONDS_MAX, retry_seconds)) as client:
         paths: list[str] = list(dict.fromkeys(client.archives()))
-    here = [path for path in paths if Path(path).is_dir()]
+    here = [path for path in paths if _is_here(path)]
     if len(here) == 1:
         return here[0]
     if paths:
@@ -55,6 +64,14 @@ def archive_beside(broker: str, retry_seconds: float) -> str | None:
             "%s is not here: what was let go is not read; name it with `archive`", " or ".join(paths)
         )
     return None
+
+
+def _is_here(path: str) -> bool:
+    """Can the archive at a path or URL be read from here?"""
+    try:
+        return folder_at(path).exists()
+    except TidemarkError:
+        return False
 
 
 def located(options: SourceOptions) -> SourceOptions:
@@ -66,8 +83,8 @@ def located(options: SourceOptions) -> SourceOptions:
 
 def topic_columns_of(options: SourceOptions) -> TopicColumns:
     """The columns of a query on the topics there are now. Raises ConfigError or SelectorError."""
-    if options.archive is not None:
-        check_archive(options.archive)
+    if options.archive_folder is not None:
+        check_archive(options.archive_folder)
     with retrying_client(options.broker, min(CONNECT_SECONDS_MAX, options.retry_seconds)) as broker:
         return make_topic_columns(
             broker.topics(),
@@ -92,13 +109,19 @@ class SourceScan:
         )
         return replace(self, topic_columns=replace(self.topic_columns, selector=both))
 
-    def read(self, part: TickRange | ArchivedRanges) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition. Raises EventsLostError if some events are gone, unless gaps are rows."""
-        with retrying_client(self.options.broker, self.options.retry_seconds) as broker:
+    def read(
+        self, part: TickRange | ArchivedRanges, *, keeps_connection: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition. Raises EventsLostError if some events are gone, unless gaps are rows.
+
+        `keeps_connection` is for Spark's workers: the connection is kept for the next task.
+        """
+        connect = kept_client if keeps_connection else retrying_client
+        with connect(self.options.broker, self.options.retry_seconds) as broker:
             if isinstance(part, TickRange):
                 yield from self._rows(broker, [part])
                 return
-            for item in archive_at(self.options.archive).rows(part.ranges, self.topic_columns):
+            for item in archive_at(self.options.archive_folder).rows(part.ranges, self.topic_columns):
                 if isinstance(item, TickRange):
                     yield from self._rows(broker, [item])
                 else:
@@ -118,7 +141,7 @@ class SourceScan:
 
     def _rows(self, broker: BrokerReader, parts: Sequence[TickRange]) -> Iterator[pa.RecordBatch]:
         column_reader = TopicColumnReader(self.topic_columns, broker.topics)
-        reader = self.reader(broker, archive_at(self.options.archive), column_reader)
+        reader = self.reader(broker, archive_at(self.options.archive_folder), column_reader)
         for part in parts:
             for item in reader.read(part):
                 if not isinstance(item, LostRange):
@@ -146,12 +169,15 @@ class Planner:
     def __init__(self, scan: SourceScan) -> None:
         self._options = scan.options
         self._wanted = scan.wanted
+        self._columns = scan.topic_columns
         self._broker = retrying_client(scan.options.broker, scan.options.retry_seconds)
-        self._archive = archive_at(scan.options.archive)
+        self._archive = archive_at(scan.options.archive_folder)
         column_reader = TopicColumnReader(scan.topic_columns, self._broker.topics)
         self._reader = scan.reader(self._broker, self._archive, column_reader)
         #: the token beyond which nothing is read, in a query that reads only what was there when it started
         self._ceiling: CheckpointToken | None = None
+        #: the token that `latest` returned last, and where the pubends stood then
+        self._asked: tuple[CheckpointToken | None, dict[str, PubendExtent]] = (None, {})
 
     def initial(self) -> CheckpointToken:
         """The token that a new query starts from."""
@@ -172,7 +198,10 @@ class Planner:
             there = self._extents()
             end = latest(start, there, self._ceiling)
             if end != start:
-                return end if events_max is None else self._limited(start, end, events_max)
+                if events_max is not None:
+                    end = self._limited(start, end, there, events_max)
+                self._asked = end, there
+                return end
             if self._ceiling is not None or time.monotonic() >= deadline:
                 return start
             time.sleep(_IDLE_SLEEP_SECONDS)
@@ -182,7 +211,9 @@ class Planner:
 
         Raises EventsLostError if some are gone, as `read` does.
         """
-        return self._plan(start, end, self._extents())
+        asked, there = self._asked
+        # What a broker releases in between is found out by the tasks.
+        return self._plan(start, end, there if asked == end else self._extents())
 
     def everything(self) -> list[Partition]:
         """The ranges that tasks read for all there is now, from the start that was asked for."""
@@ -261,18 +292,51 @@ class Planner:
         ranges = [TickRange(name, start.get(name, self._first_base), upto) for name, upto in end.items()]
         return sorted((each for each in ranges if each.base < each.upto), key=lambda each: each.base)
 
-    def _limited(self, start: CheckpointToken, end: CheckpointToken, events_max: int) -> CheckpointToken:
+    def _limited(
+        self,
+        start: CheckpointToken,
+        end: CheckpointToken,
+        there: dict[str, PubendExtent],
+        events_max: int,
+    ) -> CheckpointToken:
         """A token up to which there are `events_max` events at most; each pubend gets an equal share."""
         left, token = events_max, start
         ranges = self._ranges(start, end)
         for index, whole in enumerate(ranges):
             share = left // (len(ranges) - index)
             if share:
-                upto, found = self._reader.reach(whole, share)
+                upto, found = self._reach(whole, there.get(whole.pubend), share)
                 token, left = token.advance(whole.pubend, upto), left - found
         return token
 
+    def _reach(self, whole: TickRange, extent: PubendExtent | None, events_max: int) -> tuple[int, int]:
+        """As `RangeReader.reach`; what is read from the archive is counted by its columns."""
+        border = self._border(whole, extent, from_archive=False)
+        archived = TickRange(whole.pubend, whole.base, border)
+        found = 0
+        counted = replace(self._columns, names=("_tick",))
+        parts = self._archive.parts([archived], self._wanted) if whole.base < border else []
+        for number, (part, _) in enumerate(parts):
+            if number == ARCHIVE_PARTS_COUNTED_MAX:
+                return part.base, found
+            for item in self._archive.rows([part], counted):
+                if isinstance(item, TickRange):
+                    rest = TickRange(whole.pubend, item.base, whole.upto)
+                    upto, more = self._reader.reach(rest, events_max - found)
+                    return upto, found + more
+                if found + item.num_rows >= events_max:
+                    return item.column("_tick")[events_max - found - 1].as_py(), events_max
+                found += item.num_rows
+        if border == whole.upto or found == events_max:
+            return border, found
+        upto, more = self._reader.reach(TickRange(whole.pubend, border, whole.upto), events_max - found)
+        return upto, found + more
+
     def _live_parts(self, whole: TickRange, extent: PubendExtent) -> list[TickRange]:
+        most = self._options.events_per_trigger_max
+        if extent.bytes <= PARTITION_BYTES or (most is not None and most <= PARTITION_EVENTS_MIN):
+            return [whole]
+
         def bytes_per_tick(first: int) -> float:
             begins = (
                 self._reader.probe(whole.pubend, extent.lost, extent.end)
