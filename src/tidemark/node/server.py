@@ -31,6 +31,7 @@ from tidemark.node.runtime import Runtime
 from tidemark.node.security.access_membership import AccessMembership
 from tidemark.node.security.login_limits import LoginLimits
 from tidemark.node.security.security import Security
+from tidemark.node.sockets import connected_socket
 from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.topology import Topology
 from tidemark.node.turns.turns import Turns
@@ -239,11 +240,25 @@ class Server:
         return connection
 
     async def push(self, holder: Leaseholder, address: HostPort) -> Connection:
-        """Open a connection to a client that is parked. Raises OSError if nobody listens there."""
-        _, connection = await self._loop.create_connection(
-            lambda: Connection(self, calling=holder), address.host, address.port
-        )
-        return connection
+        """Open a connection to a client that is parked. Raises OSError if nobody listens there.
+
+        With TLS this broker is its server side although it has called: it shows its certificate, which the
+        client knows already, and the client needs none.
+        """
+        tls = self.security.transport.server
+        if tls is None:
+            _, connection = await self._loop.create_connection(
+                lambda: Connection(self, calling=holder), address.host, address.port
+            )
+            return connection
+        called = await connected_socket(address)
+        secured = Connection(self, calling=holder)
+        try:
+            await self._loop.connect_accepted_socket(lambda: secured, called, ssl=tls)
+        except BaseException:
+            called.close()
+            raise
+        return secured
 
     async def gone(self, connection: Connection | LocalLink) -> None:
         """Return when `connection` is closed."""

@@ -7,6 +7,7 @@ import socket
 from contextlib import suppress
 from typing import Any
 
+from tidemark.node.config.units import HostPort
 from tidemark.wire.liveness.tcp_info import SIZE as TCP_INFO_BYTES
 from tidemark.wire.liveness.tcp_info import TcpInfo
 
@@ -45,3 +46,18 @@ def observed(transport: asyncio.Transport) -> TcpInfo | None:
     with suppress(OSError):  # not a socket of TCP, or closed
         return TcpInfo.parse(found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES))
     return None
+
+
+async def connected_socket(address: HostPort) -> socket.socket:
+    """A socket that is connected to `address`. Raises OSError if nobody listens there."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    family, kind, protocol, _, where = found[0]
+    made = socket.socket(family, kind, protocol)
+    made.setblocking(False)
+    try:
+        await loop.sock_connect(made, where)
+    except BaseException:
+        made.close()
+        raise
+    return made

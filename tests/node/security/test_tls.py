@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import ssl
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.node.security.secured import authority_in, broker_files, client_of, secured
+from tests.node.security.secured import PASSWORDS, authority_in, broker_files, client_of, secured
 from tests.node.speech import Stage, play
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, until
+from tidemark import listen
 from tidemark.client.client import connect
 from tidemark.errors import NotConnectedError, RefusedError
+from tidemark.node import server as server_module
 from tidemark.node.node import Node
 from tidemark.node.security.certificates import describe, issue
+from tidemark.wire.codec import encode
+from tidemark.wire.frames import Pushing
 
 pytest.importorskip("cryptography")
 
@@ -251,3 +257,56 @@ def test_metrics_without_a_token_tell_nothing_of_subscriptions(tmp_path: Path) -
         assert "alice.s" not in text
 
     play(story)
+
+
+def test_a_client_that_is_called_back_is_called_over_tls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "SWEEP_SECONDS", 0.02)
+    authority, ca = authority_in(tmp_path / "ca")
+
+    async def story(stage: Stage) -> None:
+        options = broker_files(authority, tmp_path, "b") | {"subscribers__rest": "50ms"}
+        node = await secured(stage, tmp_path / "b", **options)
+        url = f"tidemark+tls://{node.address}"
+        login = {"user": "alice", "password": PASSWORDS["alice"], "ca": str(ca)}
+        async with (
+            client_of(node, "paula", scheme="tidemark+tls", ca=str(ca)) as writer,
+            listen(url, lease=60, **login) as push,  # type: ignore[arg-type]
+        ):
+            await writer.create_topic("t.x", "[n: int]")
+            async with push.subscribe("t.x") as subscription:
+                for n in (1, 2):
+                    await until(lambda: node.server.leases.parked == 1)
+                    await writer.publish("t.x", {"n": n})
+                    assert (await anext(subscription))["n"] == n
+                assert node.server.leases.dials >= 1
+                await until(lambda: node.server.leases.parked == 1)
+                # Who calls and cannot show the broker's certificate is not spoken to.
+                where, (ticket,) = push._link.listens_at, node.server.leases._by_ticket  # type: ignore[attr-defined]
+                for certificate in (None, _of_a_stranger(tmp_path)):
+                    heard = await asyncio.to_thread(_called, where, certificate)
+                    assert ticket.encode() not in heard
+
+    play(story)
+
+
+def _called(where: tuple[str, int], certificate: ssl.SSLContext | None) -> bytes:
+    """What a client that is parked says to somebody who calls it, with this certificate or without TLS."""
+    with socket.create_connection(where, timeout=2.0) as plain, suppress(OSError):
+        if certificate is not None:
+            with certificate.wrap_socket(plain, server_side=True) as link:
+                link.sendall(b"".join(encode(Pushing("b", "0" * 32))))
+                return link.recv(1 << 16)
+        plain.sendall(b"".join(encode(Pushing("b", "0" * 32))))
+        return plain.recv(1 << 16)
+    return b""
+
+
+def _of_a_stranger(path: Path) -> ssl.SSLContext:
+    stranger, _ = authority_in(path / "somebody")
+    made = issue(stranger, "b", hosts=["127.0.0.1"], broker="b")
+    made.save(path / "somebody" / "cert.pem", path / "somebody" / "key.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path / "somebody" / "cert.pem", path / "somebody" / "key.pem")
+    return context
