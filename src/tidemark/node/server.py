@@ -31,12 +31,13 @@ from tidemark.node.runtime import Runtime
 from tidemark.node.security.access_membership import AccessMembership
 from tidemark.node.security.login_limits import LoginLimits
 from tidemark.node.security.security import Security
-from tidemark.node.sockets import connected_socket
+from tidemark.node.sockets import call_back
 from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.topology import Topology
 from tidemark.node.turns.turns import Turns
 from tidemark.node.unfinished_input import UnfinishedInput
 from tidemark.wire.frames import Answer, Ask, Overlay, Pong, Refused
+from tidemark.wire.limits import VERSIONS_MISSED_MAX
 from tidemark.wire.liveness.tcp_info import TcpInfo
 from tidemark.wire.security.frames import Access
 
@@ -240,25 +241,10 @@ class Server:
         return connection
 
     async def push(self, holder: Leaseholder, address: HostPort) -> Connection:
-        """Open a connection to a client that is parked. Raises OSError if nobody listens there.
-
-        With TLS this broker is its server side although it has called: it shows its certificate, which the
-        client knows already, and the client needs none.
-        """
-        tls = self.security.transport.server
-        if tls is None:
-            _, connection = await self._loop.create_connection(
-                lambda: Connection(self, calling=holder), address.host, address.port
-            )
-            return connection
-        called = await connected_socket(address)
-        secured = Connection(self, calling=holder)
-        try:
-            await self._loop.connect_accepted_socket(lambda: secured, called, ssl=tls)
-        except BaseException:
-            called.close()
-            raise
-        return secured
+        """Open a connection to a client that is parked. Raises OSError if nobody listens there."""
+        connection = Connection(self, calling=holder)
+        await call_back(connection, address, self.security.transport.server)
+        return connection
 
     async def gone(self, connection: Connection | LocalLink) -> None:
         """Return when `connection` is closed."""
@@ -308,6 +294,8 @@ class Server:
         The two topologies may disagree about whether the two brokers are neighbours.
         """
         membership = self.membership
+        if self._leaps(connection, frame, membership.topology.version):
+            return
         membership.heard(frame, connection.say)
         if isinstance(connection, LocalLink) or connection.peer is not None or membership.is_behind(frame):
             return
@@ -315,6 +303,24 @@ class Server:
         # A broker that learns just now that it is a neighbour closes this connection and is called again.
         if who not in self.neighbours or frame.version == membership.topology.version:
             connection.refuse_stranger()
+
+    def told_access(self, connection: Connection | LocalLink, frame: Access) -> None:
+        """A neighbour says which access document it has."""
+        if self.access is not None and not self._leaps(connection, frame, self.access.document.version):
+            self.access.heard(frame, connection.say)
+
+    def _leaps(self, connection: Connection | LocalLink, frame: Overlay | Access, known: int) -> bool:
+        """Refuse a broker that tells of a version to which nobody can have come; return whether it does.
+
+        After such a version there would be no room for those of administrators.
+        """
+        if frame.version <= known + VERSIONS_MISSED_MAX:
+            return False
+        what = "a topology" if isinstance(frame, Overlay) else "an access document"
+        self.runtime.broker.counters["neighbours_refused"] += 1
+        reason = f"you tell of {what} of version {frame.version}, and here it is {known}: that is no next one"
+        connection.refuse("frame", reason)
+        return True
 
     def spread(self, frame: Overlay | Access) -> None:
         """Send `frame` to all neighbours that are linked."""

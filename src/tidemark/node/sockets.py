@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from contextlib import suppress
 from typing import Any
 
@@ -48,16 +49,23 @@ def observed(transport: asyncio.Transport) -> TcpInfo | None:
     return None
 
 
-async def connected_socket(address: HostPort) -> socket.socket:
-    """A socket that is connected to `address`. Raises OSError if nobody listens there."""
+async def call_back(protocol: asyncio.BaseProtocol, address: HostPort, tls: ssl.SSLContext | None) -> None:
+    """Connect `protocol` to a client that listens at `address`. Raises OSError if nobody does.
+
+    With TLS this side is the server although it has called: it shows its certificate, which the client knows
+    already, and the client needs none.
+    """
     loop = asyncio.get_running_loop()
+    if tls is None:
+        await loop.create_connection(lambda: protocol, address.host, address.port)
+        return
     found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    family, kind, protocol, _, where = found[0]
-    made = socket.socket(family, kind, protocol)
-    made.setblocking(False)
+    family, kind, number, _, where = found[0]
+    called = socket.socket(family, kind, number)
+    called.setblocking(False)
     try:
-        await loop.sock_connect(made, where)
+        await loop.sock_connect(called, where)
+        await loop.connect_accepted_socket(lambda: protocol, called, ssl=tls)
     except BaseException:
-        made.close()
+        called.close()
         raise
-    return made
