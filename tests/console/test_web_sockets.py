@@ -49,7 +49,8 @@ def test_what_is_acknowledged_does_not_come_again(console: LiveConsole) -> None:
         socket.send(json.dumps({"publish": {"n": 2}, "ref": "second"}))
         assert {"event", "published"} == {next(iter(said(socket))) for _ in range(2)}
     with opened(console, path) as socket:
-        assert said(socket)["event"]["value"] == {"n": 2}
+        answer = said(socket)
+        assert answer.get("event", answer).get("value") == {"n": 2}
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,14 @@ def forget_own_login() -> None:
         os.environ.pop(name, None)
 
 
+class _OpenDurable:
+    """A durable subscription that a stream has open."""
+
+    def __init__(self, subscription: Subscription[object]) -> None:
+        self.subscription = subscription
+        self.is_closed = asyncio.Event()
+
+
 class _Kept:
     """One caller's connection, and what uses it."""
 
@@ -82,7 +90,7 @@ class _Kept:
         self.opening = asyncio.Lock()
         self.opening_durable = asyncio.Lock()
         #: durable name -> the stream that has it open
-        self.durables: dict[str, Subscription[object]] = {}
+        self.durables: dict[str, _OpenDurable] = {}
 
 
 class Connections:
@@ -130,18 +138,20 @@ class Connections:
     ) -> Callable[[], None]:
         """Open a durable subscription of the caller, after the stream that has it open now was ended.
 
-        Returns what gives the name back.
+        Returns what gives the name back, to be called when the subscription is closed.
         """
         kept = self._kept[caller]
         async with kept.opening_durable:
             before = kept.durables.get(name)
             if before is not None:
-                await before.close()
+                await before.subscription.close()
+                await before.is_closed.wait()
             await subscription.open()
-            kept.durables[name] = subscription
+            mine = kept.durables[name] = _OpenDurable(subscription)
 
         def give_back() -> None:
-            if kept.durables.get(name) is subscription:
+            mine.is_closed.set()
+            if kept.durables.get(name) is mine:
                 del kept.durables[name]
 
         return give_back
@@ -149,7 +159,8 @@ class Connections:
     def durable(self, caller: Caller, name: str) -> Subscription[object] | None:
         """Return the caller's open stream of a durable subscription; None if there is none."""
         kept = self._kept.get(caller)
-        return None if kept is None else kept.durables.get(name)
+        found = None if kept is None else kept.durables.get(name)
+        return None if found is None else found.subscription
 
     async def close_idle(self, now: float) -> None:
         """Close connections that nobody has used for a while."""

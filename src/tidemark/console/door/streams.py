@@ -116,8 +116,7 @@ class Streams:
                     seconds = None if wanted.durable is None else wanted.ack_seconds
                     yield OpenStream(client, subscription, seconds)
                 finally:
-                    give_back()
-                    await _finish(subscription)
+                    await _finish(subscription, give_back)
         finally:
             self._count -= 1
 
@@ -131,24 +130,23 @@ class Streams:
         return lambda: None
 
 
-async def _finish(subscription: Subscription[Any]) -> None:
-    """Close a subscription, also if the task that reads it is being cancelled."""
-    closing = asyncio.ensure_future(subscription.close())
+async def _finish(subscription: Subscription[Any], then: Callable[[], None]) -> None:
+    """Close a subscription, also if the task that reads it is being cancelled, and call `then`."""
+    closing = asyncio.ensure_future(_closed(subscription, then))
+    _FINISHING.add(closing)
+    closing.add_done_callback(_FINISHING.discard)
+    await asyncio.shield(closing)
+
+
+async def _closed(subscription: Subscription[Any], then: Callable[[], None]) -> None:
     try:
-        await asyncio.shield(closing)
+        await subscription.close()
     except ClientError:
-        pass
-    except asyncio.CancelledError:
-        _FINISHING.add(closing)
-        closing.add_done_callback(_finished)
-        raise
-
-
-def _finished(closing: asyncio.Future[None]) -> None:
-    _FINISHING.discard(closing)
-    if not closing.cancelled():
         # Whether the goodbye reached the broker does not matter to anybody any more.
-        closing.exception()
+        return
+    finally:
+        then()
 
 
+#: Tasks that close subscriptions; the event loop itself would forget them.
 _FINISHING: set[asyncio.Future[None]] = set()

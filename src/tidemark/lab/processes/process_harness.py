@@ -90,6 +90,12 @@ class ManagedProcess:
         """Send SIGSTOP: the process stands still."""
         self.signal(signal.SIGSTOP)
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether the process stands still by SIGSTOP, its own or somebody else's."""
+        state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state == "T"
+
     def resume(self) -> None:
         """Send SIGCONT: the process goes on."""
         self.signal(signal.SIGCONT)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from tidemark.errors import DecodeError, EncodeError
 from tidemark.message.batches.columns import Bools, Bytes, Ints, Spans
+from tidemark.message.batches.cutting import stretches
 from tidemark.message.batches.spans import copy_spans, joined, windows
 
 Buffer = bytes | bytearray | memoryview
@@ -211,15 +212,7 @@ class EventBatch:
             return [self]
         overhead = len(self.data) - 12 * self.count - len(self.body)
         reach = self.ends.astype(np.int64) + 12 * np.arange(1, self.count + 1)
-        parts: list[EventBatch] = []
-        first = 0
-        while first < self.count:
-            used = int(reach[first - 1]) if first else 0
-            last = int(np.searchsorted(reach, used + bytes_max - overhead, side="right"))
-            last = max(last, first + 1)
-            parts.append(self.slice(first, last))
-            first = last
-        return parts
+        return [self.slice(rows.start, rows.stop) for rows in stretches(reach, bytes_max - overhead)]
 
     def _with_rows(self, ticks: Ints, ends: NDArray[np.integer], body: Bytes) -> EventBatch:
         names = bytes(self.data[_HEADER.size : _HEADER.size + self._names_bytes])

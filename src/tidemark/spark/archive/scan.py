@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch, concatenate
-from tidemark.message.batches.columns import Ints
+from tidemark.message.batches.cutting import stretches
 from tidemark.spark.archive.layout import ArchiveLayout, laid_out
 from tidemark.spark.archive.rows import Schemas, to_events
 from tidemark.spark.archive.table import disk_errors, is_own_name
@@ -108,7 +108,8 @@ def _in_order(batches: Sequence[EventBatch]) -> Iterator[EventBatch]:
     row = np.concatenate([np.arange(batch.count) for batch in batches])
     sizes = np.concatenate([batch.ends - batch.starts for batch in batches])
     order = np.argsort(np.concatenate([batch.ticks for batch in batches]), kind="stable")
-    for chosen in _bounded(order, sizes):
+    for some in stretches(np.cumsum(sizes[order]), EVENTS_BYTES_MAX):
+        chosen = order[some]
         parts = [
             batch.take(row[chosen][of_batch[chosen] == at])
             for at, batch in enumerate(batches)
@@ -116,17 +117,6 @@ def _in_order(batches: Sequence[EventBatch]) -> Iterator[EventBatch]:
         ]
         whole = concatenate(parts)
         yield whole.take(np.argsort(whole.ticks, kind="stable"))
-
-
-def _bounded(order: Ints, sizes: Ints) -> Iterator[Ints]:
-    """`order` cut into stretches of at most EVENTS_BYTES_MAX bytes, or of one event."""
-    reach = np.cumsum(sizes[order])
-    first = 0
-    while first < len(order):
-        used = int(reach[first - 1]) if first else 0
-        last = max(first + 1, int(np.searchsorted(reach, used + EVENTS_BYTES_MAX, side="right")))
-        yield order[first:last]
-        first = last
 
 
 def _may_have(parquet: pq.ParquetFile, group: int, wanted: WantedRange) -> bool:

@@ -27,6 +27,7 @@ from tidemark.errors import DirectoryLockedError
 from tidemark.matching.index.arrays import spread
 from tidemark.message.batches.batch import EventBatch, Shape, from_rows
 from tidemark.message.batches.columns import Bytes, Ints, Spans
+from tidemark.message.batches.cutting import stretches
 from tidemark.message.batches.spans import joined
 from tidemark.spark.archive.table import disk_errors
 from tidemark.storage.disk.real_disk import RealDisk
@@ -166,12 +167,8 @@ class SliceReader:
     def parts(self, rows: Ints) -> Iterator[Ints]:
         """The rows cut into stretches that make batches of bounded size."""
         reach = np.cumsum(self._column["end"][rows] - self._column["start"][rows])
-        first = 0
-        while first < len(rows):
-            used = int(reach[first - 1]) if first else 0
-            last = max(first + 1, int(np.searchsorted(reach, used + PART_BYTES, side="right")))
-            yield rows[first:last]
-            first = last
+        for some in stretches(reach, PART_BYTES):
+            yield rows[some]
 
     def batch(self, rows: Ints) -> EventBatch:
         """The events of these rows, as they were published."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
@@ -134,9 +135,19 @@ def _staged(staging: Staging, record: BatchRecord) -> Iterator[tuple[EventBatch,
 
 
 def _grouped(batches: Iterator[EventBatch]) -> Iterator[list[EventBatch]]:
-    """Groups of batches that are sent together, so that the broker is busy while one of them is synced."""
-    while group := list(islice(batches, GROUP_BATCHES)):
-        yield group
+    """Groups of batches that are sent together, so that the broker is busy while one of them is synced.
+
+    The next group is read and checked while one is sent.
+    """
+
+    def following() -> list[EventBatch]:
+        return list(islice(batches, GROUP_BATCHES))
+
+    with ThreadPoolExecutor(1) as ahead:
+        coming = ahead.submit(following)
+        while group := coming.result():
+            coming = ahead.submit(following)
+            yield group
 
 
 def _publish(broker: RetryingClient, group: list[EventBatch], sequence: int, staging: Staging) -> None:

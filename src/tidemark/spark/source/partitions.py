@@ -18,6 +18,8 @@ from tidemark.ticks import union
 #: About how much one task reads.
 PARTITION_BYTES = 64 << 20
 PARTITIONS_PER_PUBEND_MAX = 64
+#: A stream that takes at most so many events at once is not cut: to find out where takes longer than to read.
+PARTITION_EVENTS_MIN = 50_000
 _PROBES = 8
 _ROUNDS = 3
 

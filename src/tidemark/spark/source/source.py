@@ -107,7 +107,7 @@ class _PartitionReader:
         if isinstance(part, NewerEvents):
             return self._scan.read_newer(part)
         # If there are no partitions, Spark asks for the rows of one whose value is None.
-        return iter(()) if part is None else self._scan.read(part)
+        return iter(()) if part is None else self._scan.read(part, keeps_connection=True)
 
 
 class BatchReader(_PartitionReader, DataSourceReader):  # type: ignore[misc]  # pyspark is not looked into
