@@ -295,6 +295,14 @@ class DirectoryLockedError(StorageError):
         self.holder = holder
 
 
+class StoreAwayError(StorageError):
+    """An object store does not answer, or answers that it cannot: it is tried again when it has returned."""
+
+
+class FencedError(StorageError):
+    """Another process has become the writer of an archive: this one has to stop writing."""
+
+
 class UnknownFormatError(StorageError):
     """The files are of another program, another volume or a newer version; nothing was touched."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from tidemark.spark.archive.compaction import ArchiveRetention
     from tidemark.spark.archive.status import ArchiveStatus
     from tidemark.spark.reports import EngineStarted, PipelineReport
+    from tidemark.spark.stores.folder import Folder
 
 
 @click.group()
@@ -83,7 +83,7 @@ ATTACHED = click.option("--attached", is_flag=True, hidden=True, help="End when 
 @BROKERS
 @JSON
 def archive(
-    path: Path,
+    path: Folder,
     once: bool,
     engine: str,
     interval: float,
@@ -156,7 +156,7 @@ def archive(
 @BROKERS
 @JSON
 def serve(
-    path: Path,
+    path: Folder,
     master: str,
     level: str | None,
     log_format: str,
@@ -205,7 +205,7 @@ def _retained(text: str) -> ArchiveRetention:
 @BROKERS
 @JSON
 def status(
-    path: Path, offline: bool, is_watched: bool, interval: float, urls: tuple[str, ...], as_json: bool
+    path: Folder, offline: bool, is_watched: bool, interval: float, urls: tuple[str, ...], as_json: bool
 ) -> None:
     """Show what the archive has and how far it is behind: tables, files, sizes, rates and lag.
 
