@@ -27,6 +27,7 @@ from tidemark.message.registry import Registry
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import TICK_MAX, CheckpointToken
 from tidemark.wire.frames import Ack, Acked, Credit, Refused, Subscribe, Unsubscribe, Unsubscribed
+from tidemark.wire.limits import EPOCHS_AHEAD_US
 
 #: Subscriptions of clients that are gone that are removed each time that the broker is woken.
 LEAVING_MAX = 8
@@ -211,8 +212,12 @@ class Sessions:
             self.handover.claim(subscription, frame.last)
 
     def _came(self, frame: Subscribe) -> int:
-        """Return when the subscriber came, by its own clock, the same at whichever broker."""
-        return frame.stamp or self._turn.wall
+        """Return when the subscriber came, by its own clock, the same at whichever broker.
+
+        A clock that is far ahead counts for nothing: other brokers would refuse such an epoch.
+        """
+        wall = self._turn.wall
+        return frame.stamp if 0 < frame.stamp <= wall + EPOCHS_AHEAD_US // 2 else wall
 
     def _take_back(self, client: int, frame: Subscribe, subscription: HostedSubscription) -> None:
         """The subscriber was, or may have been, at another broker meanwhile: treat it as coming from there.
