@@ -172,6 +172,10 @@ class FrameError(TidemarkError):
     """A frame cannot be handled. It was only looked at: the broker is as it was before."""
 
 
+class NeighbourError(TidemarkError):
+    """A neighbour says what its place in the overlay does not allow: look at what runs under its name."""
+
+
 class AccessError(TidemarkError):
     """A user's name, a rule of access or a whole access document is refused."""
 

@@ -36,6 +36,7 @@ from tidemark.node.topology.topology import Topology
 from tidemark.node.turns.turns import Turns
 from tidemark.node.unfinished_input import UnfinishedInput
 from tidemark.wire.frames import Answer, Ask, Overlay, Pong, Refused
+from tidemark.wire.limits import VERSIONS_MISSED_MAX
 from tidemark.wire.liveness.tcp_info import TcpInfo
 from tidemark.wire.security.frames import Access
 
@@ -293,6 +294,8 @@ class Server:
         The two topologies may disagree about whether the two brokers are neighbours.
         """
         membership = self.membership
+        if self._leaps(connection, frame, membership.topology.version):
+            return
         membership.heard(frame, connection.say)
         if isinstance(connection, LocalLink) or connection.peer is not None or membership.is_behind(frame):
             return
@@ -300,6 +303,24 @@ class Server:
         # A broker that learns just now that it is a neighbour closes this connection and is called again.
         if who not in self.neighbours or frame.version == membership.topology.version:
             connection.refuse_stranger()
+
+    def told_access(self, connection: Connection | LocalLink, frame: Access) -> None:
+        """A neighbour says which access document it has."""
+        if self.access is not None and not self._leaps(connection, frame, self.access.document.version):
+            self.access.heard(frame, connection.say)
+
+    def _leaps(self, connection: Connection | LocalLink, frame: Overlay | Access, known: int) -> bool:
+        """Refuse a broker that tells of a version to which nobody can have come; return whether it does.
+
+        After such a version there would be no room for those of administrators.
+        """
+        if frame.version <= known + VERSIONS_MISSED_MAX:
+            return False
+        what = "a topology" if isinstance(frame, Overlay) else "an access document"
+        self.runtime.broker.counters["neighbours_refused"] += 1
+        reason = f"you tell of {what} of version {frame.version}, and here it is {known}: that is no next one"
+        connection.refuse("frame", reason)
+        return True
 
     def spread(self, frame: Overlay | Access) -> None:
         """Send `frame` to all neighbours that are linked."""
