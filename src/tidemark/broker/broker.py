@@ -321,7 +321,7 @@ class Broker:
 
     def next_wake(self) -> int:
         """Return the monotonic time when the broker wants a Woken at the latest."""
-        if self._sessions.is_leaving:
+        if self._sessions.is_leaving or self._host.is_telling:
             return self._turn.now
         times = [self._woken_at + self.config.period]
         times += [at for stream in self._streams.values() if (at := stream.next_wake()) is not None]

@@ -26,6 +26,11 @@ HANDSHAKE_BYTES_MAX = 8 << 10
 #: The fields before a batch fit into the difference: a few names, and RANGES_MAX ranges.
 FRAME_BYTES_MAX = BATCH_BYTES_MAX + (128 << 10)
 
+#: What one Publish may bring: its batch, and the topics, schemas and publishers that the batch names. A
+#: broker logs and matches a batch in one piece, and everybody else waits meanwhile.
+PUBLISH_BYTES_MAX = 4 << 20
+PUBLISH_NAMES_BYTES_MAX = 256 << 10
+
 #: Numbers end long before int64 does: its last value has no successor, and there has to be room to count on
 #: from any number that came in. Versions and row numbers count from the incarnation, shifted by 32 bits. A
 #: time of day is in microseconds. Ticks have bounds of their own (`ticks.tick`).

@@ -109,9 +109,12 @@ class Handler(BaseHTTPRequestHandler):
         asked = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
         bucket = f"{self._key}/"
         prefix, delimiter = asked.get("prefix", ""), asked.get("delimiter", "")
+        after = asked.get("start-after", "")
         found, folders = [], set()
         for key in self.objects.keys(bucket + prefix):
             name = key.removeprefix(bucket)
+            if name <= after:
+                continue
             rest = name.removeprefix(prefix)
             if delimiter and delimiter in rest:
                 folders.add(prefix + rest.split(delimiter)[0] + delimiter)

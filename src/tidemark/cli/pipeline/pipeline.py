@@ -12,6 +12,7 @@ from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import JSON, duration
 from tidemark.cli.output import emit, table, visible_values
 from tidemark.cli.pipeline.audit import audit
+from tidemark.cli.pipeline.backfill import backfill
 from tidemark.cli.pipeline.options import BROKERS, MASTER, PATH
 from tidemark.cli.pipeline.report import report
 from tidemark.cli.pipeline.upkeep import erase, verify
@@ -32,6 +33,7 @@ def pipeline() -> None:
 
 
 pipeline.add_command(audit)
+pipeline.add_command(backfill)
 pipeline.add_command(erase)
 pipeline.add_command(verify)
 pipeline.add_command(report)

@@ -110,6 +110,11 @@ class EventBatch:
         return batch
 
     @property
+    def names_bytes(self) -> int:
+        """The bytes of the dictionary: the topics, schemas and publishers that the rows refer to."""
+        return self._names_bytes
+
+    @property
     def held_bytes(self) -> int:
         """How much memory the batch takes, which for a single small event is twenty times its bytes."""
         held = len(self.data) + BATCH_OBJECT_BYTES
@@ -296,6 +301,14 @@ _PRELUDE_BYTES = np.dtype((np.void, PRELUDE.size))
 _SHAPE_AT, _PUBLISHER_AT, _KEY_BYTES_AT = 0, 2, 6
 
 
+def batch_names_bytes(data: Buffer, at: int) -> int:
+    """The bytes of the dictionary of the batch that begins at data[at]; 0 if no batch does."""
+    if len(data) - at < _HEADER.size:
+        return 0
+    names: int = _HEADER.unpack_from(data, at)[2]
+    return names
+
+
 def sliding(body: Bytes, dtype: str) -> NDArray[Any]:
     """A view with view[at] = the number that starts at byte `at`, so that one fancy index gathers many."""
     width = np.dtype(dtype).itemsize
@@ -422,6 +435,11 @@ class BatchBuilder:
 
     def __len__(self) -> int:
         return len(self._ends)
+
+    @property
+    def shapes(self) -> int:
+        """The number of different shapes so far."""
+        return len(self._shapes)
 
     def add(
         self,

@@ -138,7 +138,7 @@ class LimitsSection:
     )
     in_flight: Size = _size(
         "4MiB",
-        "Publishers may have this much on the way to the disk together; one over its share is not read.",
+        "One publisher may have this much on the way to the disk; several have a quarter together.",
     )
     window: Size = _size("64MiB", "How much recent knowledge of each pubend is kept in memory.")
     topic_schemas: Size = _size(

@@ -99,8 +99,8 @@ class Folder(ABC):
         """Is there such a folder? In an object store: is there a file in it, or below?"""
 
     @abstractmethod
-    def files(self, *, prefix: str = "", after: str = "") -> list[FoundFile]:
-        """The files in the folder whose names begin so and come after `after`, sorted by name."""
+    def files(self, *, prefix: str = "") -> list[FoundFile]:
+        """The files in the folder whose names begin so, sorted by name."""
 
     @abstractmethod
     def folders(self) -> list[str]:

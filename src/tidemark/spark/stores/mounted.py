@@ -56,14 +56,14 @@ class MountedFolder(Folder):
         """Is there such a directory?"""
         return self.path.is_dir()
 
-    def files(self, *, prefix: str = "", after: str = "") -> list[FoundFile]:
+    def files(self, *, prefix: str = "") -> list[FoundFile]:
         """The regular files in the directory."""
         found = []
         with self.errors(), suppress(FileNotFoundError), os.scandir(self.text) as entries:
             for entry in entries:
                 # A file may be removed while the directory is listed.
                 with suppress(FileNotFoundError):
-                    if entry.name.startswith(prefix) and entry.name > after and entry.is_file():
+                    if entry.name.startswith(prefix) and entry.is_file():
                         stat = entry.stat()
                         found.append(FoundFile(entry.name, stat.st_size, stat.st_mtime))
         return sorted(found, key=lambda each: each.name)

@@ -89,7 +89,7 @@ class ObjectFolder(Folder):
                 return bool(some)
         return False
 
-    def files(self, *, prefix: str = "", after: str = "") -> list[FoundFile]:
+    def files(self, *, prefix: str = "") -> list[FoundFile]:
         """The objects directly in the folder."""
         import obstore
 
@@ -100,7 +100,7 @@ class ObjectFolder(Folder):
             (
                 FoundFile(name, each["size"], each["last_modified"].timestamp())
                 for name, each in names
-                if name.startswith(prefix) and name > after
+                if name.startswith(prefix)
             ),
             key=lambda each: each.name,
         )
