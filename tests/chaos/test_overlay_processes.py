@@ -163,6 +163,34 @@ def test_a_relay_that_is_killed_under_load_is_routed_around_and_nothing_is_lost(
     assert_exact(found, events + events // 2)
 
 
+def test_an_overlay_is_upgraded_broker_by_broker_under_load_and_nothing_is_lost_or_repeated(
+    harness: ProcessHarness,
+) -> None:
+    """The brokers speak the version before at first, and refuse what that version does not have."""
+    overlay = Overlay(harness)
+    names = ("e1", "m1", "w1")
+    overlay.write(overlay.file, {"east": ("e1",), "middle": ("m1",), "west": ("w1",)})
+    for name in names:
+        overlay.parts[name] = harness.placed_broker(name, overlay.file)
+        overlay.parts[name].start("--set", "links.version=3")
+    wait_for(overlay.is_linked, lambda: "the links do not come up")
+    events = RATE * SECONDS
+    harness.subscriber("all", overlay.url("w1"))
+    harness.subscriber("cheap", overlay.url("m1"), "price < 30")
+    harness.subscribe()
+    desks = published(harness, overlay, "desk", events)
+    for at, (name, spoken) in enumerate((("m1", [3, 3]), ("e1", [3, 4]), ("w1", [4, 4]))):
+        desks[1].reached((at + 1) * events // 10)
+        assert overlay.parts[name].stop() == 0
+        overlay.parts[name].start()
+        wait_for(overlay.is_linked, lambda name=name: f"{name} does not come back")  # type: ignore[misc]
+        assert sorted(link["version"] for link in overlay.ask("m1", "links")) == spoken
+    assert [desk.wait() for desk in desks] == [0, 0]
+    found = harness.settled()
+    assert not any(b"a broker does not say" in overlay.parts[each].log.read_bytes() for each in names)
+    assert_exact(found, events)
+
+
 def test_brokers_are_added_and_removed_under_load_and_nothing_is_lost(harness: ProcessHarness) -> None:
     overlay = Overlay(harness)
     overlay.start()

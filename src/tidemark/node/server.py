@@ -27,6 +27,7 @@ from tidemark.node.leases.leaseholder import Leaseholder
 from tidemark.node.leases.leases import Leases
 from tidemark.node.local_link import LocalLink
 from tidemark.node.logs import Log
+from tidemark.node.monitoring.link_traffic import LinkTraffic
 from tidemark.node.runtime import Runtime
 from tidemark.node.security.access_membership import AccessMembership
 from tidemark.node.security.login_limits import LoginLimits
@@ -35,7 +36,7 @@ from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.topology import Topology
 from tidemark.node.turns.turns import Turns
 from tidemark.node.unfinished_input import UnfinishedInput
-from tidemark.wire.frames import Answer, Ask, Overlay, Pong, Refused
+from tidemark.wire.frames import Answer, Ask, Hello, Overlay, Pong, Refused
 from tidemark.wire.liveness.tcp_info import TcpInfo
 from tidemark.wire.security.frames import Access
 
@@ -157,6 +158,11 @@ class Server:
         self.security = security
         self.access = access
         self._link_limits = config.links
+        #: the newest version of the protocol that is spoken with neighbours, and what they are told first
+        self.link_version = config.links.version
+        self.hello = Hello(name, incarnation, newest=config.links.version)
+        #: what was sent to each neighbour; its links count here, metrics and admin read it
+        self.link_traffic = LinkTraffic()
         #: what connections receive goes to its `client_*`, `peer_said` and `link_*` methods
         self.runtime = runtime
         self.admin = admin
@@ -309,6 +315,7 @@ class Server:
     def change(self, topology: Topology) -> None:
         """Go by another topology: close what is no link any more, and send subscribers away when drained."""
         self.neighbours = topology.neighbours(self.name)
+        self.link_traffic.keep(self.neighbours)
         self.pubends = hosted(topology, self.name)
         for connection in [each for each in self._strangers if each.hello is not None]:
             connection.close()
