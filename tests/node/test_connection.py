@@ -41,6 +41,7 @@ from tidemark.wire.frames import (
     Published,
     Refused,
     Subscribe,
+    Subscribed,
     Together,
     Welcome,
 )
@@ -233,9 +234,11 @@ def test_a_client_that_leaves_too_much_unread_is_disconnected(tmp_path: Path) ->
         await publisher.declare()
         slow = await stage.client(node, "slow")
         await slow.say(Subscribe("s", "t.>", "", True, 1 << 40))
+        await slow.hear(Subscribed)
+        await publisher.publish(1, 1)
         assert (await slow.hear(Deliver)).name == "s"
         # Its socket takes some megabytes before anything is queued here.
-        sequence = 1
+        sequence = 2
         while len(node.runtime.clients) == 2:
             assert sequence < 4_000_000
             await publisher.publish(sequence, 20_000)
