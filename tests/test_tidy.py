@@ -35,13 +35,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "admin": {"access", "client", "node", "persistence", "storage", "sync", "wire"},
     "sim": {"access", "broker", "matching", "message", "persistence", "storage", "ticks", "wire"},
     "spark": {"client", "matching", "message", "storage", "sync", "ticks", "wire"},
+    "console": {"access", "admin", "client", "matching", "message", "node", "ticks", "wire"},
     "lab": {
         "access", "broker", "client", "matching", "message", "node", "persistence", "sim", "spark",
         "storage", "sync", "ticks", "wire",
     },
     "cli": {
-        "access", "admin", "client", "lab", "matching", "message", "node", "sim", "spark", "storage",
-        "sync", "ticks",
+        "access", "admin", "client", "console", "lab", "matching", "message", "node", "sim", "spark",
+        "storage", "sync", "ticks",
     },
 }  # fmt: skip
 PURE = {"ticks", "message", "matching", "access", "wire", "broker"}

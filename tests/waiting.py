@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, ParamSpec
@@ -32,3 +33,12 @@ async def until(is_so: Callable[[], object]) -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not is_so():
             await asyncio.sleep(0.005)
+
+
+def eventually(is_so: Callable[[], object]) -> None:
+    """The same for a test that is no coroutine: return when the condition holds."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise TimeoutError("what the test waits for has not come")
+        time.sleep(0.005)

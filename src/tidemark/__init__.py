@@ -14,9 +14,10 @@ __version__ = "0.2.0.dev0"
 if TYPE_CHECKING:
     from tidemark import errors, queue, sync
     from tidemark.client.checkpoints import CheckpointStore, DbApiCheckpoints, SqliteCheckpoints
-    from tidemark.client.client import Client, connect, listen
+    from tidemark.client.client import Client, connect
     from tidemark.client.connecting.options import ConnectOptions
     from tidemark.client.events import Batch, Event, Gap
+    from tidemark.client.listening import listen
     from tidemark.client.subscribing.arguments import SERVER_KEPT, AckMode, ServerKept, SubscribeOptions
     from tidemark.client.subscribing.start_position import Start
     from tidemark.client.subscribing.subscription import Subscription
@@ -134,7 +135,8 @@ __all__ = [
 #: module -> the public names that it defines; the names that are not here are classes of tidemark.errors
 _HOMES = {
     "tidemark.client.checkpoints": ("CheckpointStore", "DbApiCheckpoints", "SqliteCheckpoints"),
-    "tidemark.client.client": ("Client", "connect", "listen"),
+    "tidemark.client.client": ("Client", "connect"),
+    "tidemark.client.listening": ("listen",),
     "tidemark.client.connecting.options": ("ConnectOptions",),
     "tidemark.client.events": ("Batch", "Event", "Gap"),
     "tidemark.client.subscribing.arguments": ("SERVER_KEPT", "AckMode", "ServerKept", "SubscribeOptions"),

@@ -22,6 +22,8 @@ from tidemark.client import client as asynchronous
 from tidemark.client.client import FETCH_BYTES, Into
 from tidemark.client.connecting.options import ConnectOptions
 from tidemark.client.events import Batch, Event, Gap
+from tidemark.client.listening import LEASE_SECONDS
+from tidemark.client.listening import listen as asynchronous_listen
 from tidemark.client.loop_thread import LoopThread
 from tidemark.client.subscribing.arguments import SubscribeOptions
 from tidemark.client.subscribing.session import Upto
@@ -50,11 +52,11 @@ def listen(
     url: str,
     address: str = "127.0.0.1:0",
     *,
-    lease: float = asynchronous.LEASE_SECONDS,
+    lease: float = LEASE_SECONDS,
     **options: Unpack[ConnectOptions],
 ) -> Client:
     """Connect a client that holds no connection while it is idle, and return it; see tidemark.listen."""
-    return Client(asynchronous.listen(url, address, lease=lease, **options))
+    return Client(asynchronous_listen(url, address, lease=lease, **options))
 
 
 class Client:
@@ -117,6 +119,13 @@ class Client:
         See tidemark.Client.create_topic.
         """
         self._loop.run(self._client.create_topic, topic, schema, is_open=is_open)
+
+    def remove_topic(self, topic: str) -> None:
+        """Remove a topic: nothing can be published to it until it is created again.
+
+        See tidemark.Client.remove_topic.
+        """
+        self._loop.run(self._client.remove_topic, topic)
 
     def schemas(self, topic: str) -> list[Schema]:
         """All versions of the schema of a topic, oldest first; see tidemark.Client.schemas."""

@@ -35,8 +35,8 @@ OF_A_BROKER = [
     (
         "topics",
         {},
-        '[{"topic": "a", "open": true, "schemas": []}, '
-        '{"topic": "t", "open": false, "schemas": ["[n: int]"]}]',
+        '[{"topic": "a", "open": true, "schemas": [], "generation": 0}, '
+        '{"topic": "t", "open": false, "schemas": ["[n: int]"], "generation": 0}]',
     ),
     ("pubends", {}, PUBENDS),
     ("archived", {"token": CheckpointToken().text()}, PUBENDS),

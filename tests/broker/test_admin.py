@@ -51,8 +51,8 @@ def at() -> Desk:
 def test_topics(at: Desk) -> None:
     at.do(1, Topic("a", True, ()))
     assert ask(at, "topics") == [
-        {"topic": "a", "open": True, "schemas": []},
-        {"topic": "t", "open": False, "schemas": ["[n: int]"]},
+        {"topic": "a", "open": True, "schemas": [], "generation": 0},
+        {"topic": "t", "open": False, "schemas": ["[n: int]"], "generation": 0},
     ]
 
 

@@ -14,8 +14,7 @@ from tests.broker.desk import batch
 from tidemark.broker.hosting.catchup import ASK_RANGES_MAX, Catchup, Mask
 from tidemark.broker.streams.window import Cuts
 from tidemark.message.batches.batch import EventBatch
-from tidemark.ticks import TICK_MAX
-from tidemark.wire.frames import Range
+from tidemark.ticks import TICK_MAX, Range
 
 END = 60
 

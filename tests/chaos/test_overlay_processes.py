@@ -28,6 +28,7 @@ from tidemark.lab.processes.process_harness import (
     ProcessHarness,
     wait_for,
 )
+from tidemark.wire.limits import LINK_NEWEST
 
 pytestmark = pytest.mark.chaos
 
@@ -36,6 +37,8 @@ BUNDLES = '[bundles.em]\ncells = ["east", "middle"]\n[bundles.mw]\ncells = ["wes
 #: A machine that bears it may be told to do more.
 RATE = int(os.environ.get("TIDEMARK_TEST_RATE", "500"))
 SECONDS = 4
+#: The version of the protocol between brokers that is spoken where nothing else is set.
+NEW = LINK_NEWEST
 
 
 class Overlay:
@@ -179,7 +182,7 @@ def test_an_overlay_is_upgraded_broker_by_broker_under_load_and_nothing_is_lost_
     harness.subscriber("cheap", overlay.url("m1"), "price < 30")
     harness.subscribe()
     desks = published(harness, overlay, "desk", events)
-    for at, (name, spoken) in enumerate((("m1", [3, 3]), ("e1", [3, 4]), ("w1", [4, 4]))):
+    for at, (name, spoken) in enumerate((("m1", [3, 3]), ("e1", [3, NEW]), ("w1", [NEW, NEW]))):
         desks[1].reached((at + 1) * events // 10)
         assert overlay.parts[name].stop() == 0
         overlay.parts[name].start()

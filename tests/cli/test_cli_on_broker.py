@@ -36,6 +36,29 @@ def tidemark(ready: dict[str, Any]) -> Tidemark:
     return Tidemark(ready["url"])
 
 
+def test_a_topic_is_removed_after_a_question_and_created_again(tidemark: Tidemark) -> None:
+    tidemark("topic", "create", "t.gone", "--schema", "[a: int]")
+    tidemark("sub", "t.gone", "--durable", "rm.one", "--wait", "0.1s")
+    tidemark("pub", "t.gone", "a=1")
+    asked = tidemark("topic", "rm", "t.gone", stdin="n\n", code=1)
+    assert "Nothing can be published to 't.gone' until it is created again." in asked
+    assert "1 durable subscription of it (rm.one) is owed 1 event, which is still delivered." in asked
+    assert "t.gone" in tidemark("topic", "list")
+    (done,) = tidemark.json("topic", "rm", "t.gone", "--yes")
+    assert done == {"topic": "t.gone", "removed": True, "subscriptions": ["rm.one"], "owed_events": 1}
+    assert "t.gone" not in tidemark("topic", "list")
+    assert "has removed the topic 't.gone'" in tidemark("topic", "show", "t.gone", code=1)
+    assert "knows no topic 't.gone'" in tidemark("topic", "rm", "t.gone", "--yes", code=1)
+    assert "'t.gone' was removed: create it again" in tidemark("pub", "t.gone", "a=2", code=1)
+    assert "there is no topic 't.gone' yet" in tidemark("sub", "t.gone", "--wait", "0.1s")
+    assert tidemark("topic", "create", "t.gone", "--schema", "[a: string]").strip() == "t.gone: [a: string]"
+    tidemark("pub", "t.gone", "a=two")
+    (shown,) = tidemark.json("topic", "show", "t.gone")
+    assert [each["text"] for each in shown["versions"]] == ["[a: string]"]
+    values = tidemark("sub", "t.gone", "--durable", "rm.one", "--wait", "1s", "--values")
+    assert values.splitlines() == ['{"a": 1}', '{"a": "two"}']
+
+
 def test_a_topic_is_created_listed_and_shown(tidemark: Tidemark, tmp_path: Path) -> None:
     file = tmp_path / "t.schema"
     file.write_text("[a: int]")

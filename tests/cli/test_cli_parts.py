@@ -24,7 +24,7 @@ from tidemark.admin.numbers import show_bytes, show_seconds, show_time
 from tidemark.cli.brokers.overview import draw
 from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import duration, settings
-from tidemark.cli.output import emit, table, to_json_value, visible_values
+from tidemark.cli.output import emit, table, visible_values
 from tidemark.cli.pubsub.checkpoint_file import CheckpointFile
 from tidemark.cli.pubsub.flow import at_most, lines_again, lines_of, made, paced
 from tidemark.cli.pubsub.generate import Generator
@@ -36,6 +36,7 @@ from tidemark.cli.watching.screen import draw_lags, draw_top, watch
 from tidemark.cli.watching.subs import parse_goal
 from tidemark.client.connecting.refusals import error_of
 from tidemark.errors import EncodeError, NotConnectedError, RefusedError, SchemaError
+from tidemark.message.foreign.json.plain import to_json_value
 from tidemark.message.schema import Schema
 from tidemark.node.topology.file import parse_topology
 from tidemark.ticks import CheckpointToken

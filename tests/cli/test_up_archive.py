@@ -9,8 +9,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from tests.ports import free_ports
 from tests.waiting import PATIENCE_SECONDS
 from tidemark.cli import main
 from tidemark.node.config.settings import Config
+from tidemark.node.config.units import HostPort
 from tidemark.node.process import archiving, process
 
 
@@ -29,6 +32,15 @@ def eventually(is_so: Callable[[], bool]) -> None:
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+class _StartedNode:
+    """As much of a node as `up` looks at when it has started."""
+
+    def __init__(self, config: Config, directory: str) -> None:
+        self.config = replace(config, storage=replace(config.storage, data_dir=directory))
+        self.address = HostPort("127.0.0.1", 7676)
+        self.http_address = None
 
 
 class Runs:
@@ -41,7 +53,9 @@ class Runs:
 
     def _run(self, config: Config, *, ready: Any, beside: Any) -> int:
         del ready
-        self.config, self.has_archive = config, beside is not None
+        self.config = config
+        with TemporaryDirectory() as directory:
+            self.has_archive = "archive" in beside(_StartedNode(config, directory)).names
         return 0
 
     def __call__(self, *arguments: str) -> str:

@@ -115,4 +115,5 @@ def test_an_open_topic_is_declared_with_one_of_its_shapes(tmp_path: Path) -> Non
                 "topic": "notes",
                 "open": False,
                 "schemas": ["[text: string]", "[text: string, n: long]"],
+                "generation": 0,
             }

@@ -24,17 +24,8 @@ from tidemark.sim.world.network import LinkFaults
 from tidemark.sim.world.publisher import SimPublisher
 from tidemark.sim.world.subscriber import Kind, SimSubscriber
 from tidemark.sim.world.world import START, World
-from tidemark.ticks import Thresholds
-from tidemark.wire.frames import (
-    ClientFrame,
-    Interest,
-    Knowledge,
-    Nack,
-    PeerFrame,
-    Published,
-    Range,
-    Together,
-)
+from tidemark.ticks import Range, Thresholds
+from tidemark.wire.frames import ClientFrame, Interest, Knowledge, Nack, PeerFrame, Published, Together
 from tidemark.wire.peer_layouts import singly
 
 T = TypeVar("T")

@@ -45,6 +45,11 @@ FINDS = {
     "deliver-expired": 4,
     "token-in-memory": 6,
     "hole-is-silence": 12,
+    "catchup-unruled": 0,
+    "archive-unruled": 4,
+    "move-unruled": 6,
+    "restart-unruled": 1,
+    "old-rules-overtake": 0,
 }
 
 

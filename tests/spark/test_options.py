@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidemark.errors import ConfigError
-from tidemark.spark.options import parse_start, sink_options, source_options
+from tidemark.spark.options import parse_point, sink_options, source_options
 from tidemark.ticks import CheckpointToken
 
 READ = {"broker": "tidemark://127.0.0.1:7676", "topic": "trades.>"}
@@ -40,6 +40,7 @@ def test_names_of_options_may_be_capitalised_in_any_way() -> None:
         ("columns", "a,,b", "list of different columns"),
         ("start", "yesterday", "2026-01-31T12:00:00Z"),
         ("start", "tm1.garbage", "token"),
+        ("end", "earliest", "ends at latest"),
         ("archive", "s3://bucket/x", "mounted here"),
         ("retrySeconds", "-1", "number of seconds"),
     ],
@@ -52,11 +53,11 @@ def test_what_is_wrong_is_named_and_explained(name: str, value: str, said: str) 
 
 def test_a_start_is_a_word_a_token_or_a_time() -> None:
     token = CheckpointToken({"main": 5})
-    assert parse_start("latest").at == "latest"
-    assert parse_start(token.text()).after == token
-    assert parse_start(token.to_json()).after == token
-    assert parse_start("1970-01-01T00:00:01Z").tick == 999_999
-    assert parse_start("1970-01-01T01:00:01+01:00") == parse_start("1970-01-01T00:00:01")
+    assert parse_point("latest").at == "latest"
+    assert parse_point(token.text()).after == token
+    assert parse_point(token.to_json()).after == token
+    assert parse_point("1970-01-01T00:00:01Z").tick == 999_999
+    assert parse_point("1970-01-01T01:00:01+01:00") == parse_point("1970-01-01T00:00:01")
 
 
 def test_a_streaming_write_stages_beside_its_checkpoint() -> None:

@@ -95,6 +95,23 @@ def test_who_takes_longer_than_the_longest_patience_is_still_waited_for() -> Non
     assert at.patience_us(5) == at.patience_us(1)
 
 
+def test_an_outage_does_not_make_the_next_questions_wait_for_as_long() -> None:
+    at = pace()
+    at.answered(1, 1, 5 * MS, 5 * MS)
+    before = at.patience_us(1)
+    for each in range(20):
+        at.answered(1, 1, 20_000 * MS, (20_005 + each) * MS, tries=7)
+    assert before <= at.patience_us(1) <= 4 * before
+
+
+def test_patience_reaches_a_slow_way_although_every_question_is_repeated() -> None:
+    at = pace()
+    for each in range(50):
+        patience = at.patience_us(1)
+        at.answered(1, 1, 5_000 * MS, each * 6_000 * MS, tries=1 if patience >= 5_000 * MS else 3)
+    assert at.patience_us(1) >= 5_000 * MS
+
+
 def test_while_answers_come_a_question_is_not_repeated_for_a_while() -> None:
     at = pace()
     assert at.due(1_000 * MS, 1) == 1_200 * MS

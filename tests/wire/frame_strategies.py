@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
+from tidemark.message.generations import GENERATION_MAX
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import TICK_FIRST, TICK_LAST, TICK_MAX, TICK_MIN, CheckpointToken
 from tidemark.wire.codec import encode
@@ -199,7 +200,13 @@ OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
     Links: st.builds(Links, names, counts, st.lists(names, max_size=4).map(tuple)),
     Claim: st.builds(Claim, names, counts, names, st.booleans(), names),
     Yielded: st.builds(Yielded, names, counts, names),
-    Topic: st.builds(Topic, names, st.booleans(), st.lists(texts, max_size=4).map(tuple)),
+    Topic: st.builds(
+        Topic,
+        names,
+        st.booleans(),
+        st.lists(texts, max_size=4).map(tuple),
+        st.integers(0, GENERATION_MAX),
+    ),
     Ping: st.builds(Ping, counts),
     Pong: st.builds(Pong, counts),
     Connect: st.builds(Connect, names, shorts, shorts),

@@ -320,6 +320,10 @@ def test_a_refusal_ends_with_the_addresses_of_other_brokers_if_there_are_any() -
 
 
 def test_frames_that_have_grown_are_as_before_without_what_was_added() -> None:
+    topic = Topic("t", True, ("[a: int]",), 3)
+    raw = "1c000000030100000100740101000000080000005b613a20696e745d0300000000000000"
+    assert bytes_of(topic).hex() == raw
+    assert FrameDecoder().feed(bytes.fromhex(raw)) == [topic]
     claim = Claim("s", 4, "b1", True, "b2")
     assert bytes_of(claim).hex() == "140000001b0100000400000000000000010100730200623102006232"
     subscribe = Subscribe("s", "t", "", True, 5)

@@ -22,6 +22,7 @@ from tidemark.wire.frames import (
     Refused,
     Subscribe,
     Together,
+    Topic,
     Ways,
     Yielded,
 )
@@ -35,15 +36,22 @@ def test_the_newest_common_version_is_spoken(monkeypatch: pytest.MonkeyPatch) ->
     assert [agree(1, 2), agree(1, 3), agree(4, 9), agree(1, 9), agree(3, 3)] == [2, 3, 4, 4, 3]
 
 
-def test_today_there_are_five_versions_for_clients_and_three_for_links() -> None:
-    assert [agree(1, 1), agree(1, 2), agree(2, 3), agree(3, 4), agree(4, 6)] == [1, 2, 3, 4, 5]
-    assert [agree_link(1, 2), agree_link(2, 3), agree_link(2, 4), agree_link(4, 5)] == [2, 3, 4, 4]
+def test_today_there_are_six_versions_for_clients_and_four_for_links() -> None:
+    assert [agree(1, 1), agree(1, 2), agree(2, 3), agree(3, 4), agree(4, 5), agree(5, 7)] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]
+    assert [agree_link(1, 2), agree_link(2, 3), agree_link(2, 4), agree_link(4, 6)] == [2, 3, 4, 5]
     with pytest.raises(VersionError, match="update the other side"):
         agree_link(1, 1)
 
 
 @pytest.mark.parametrize(
-    ("oldest", "newest", "advice"), [(6, 7, "update this side"), (0, 0, "update the other side")]
+    ("oldest", "newest", "advice"), [(7, 8, "update this side"), (0, 0, "update the other side")]
 )
 def test_without_a_common_version_the_older_side_is_named(oldest: int, newest: int, advice: str) -> None:
     with pytest.raises(VersionError, match=advice):
@@ -72,6 +80,14 @@ def test_a_broker_of_version_4_is_not_told_the_last_broker_and_is_granted_credit
     assert encoder_for(4)(ack) == encoder_for(3)(ack)
     assert encoder_for(3)(ack) == encode(credit) + encode(replace(ack, credits=()))
     assert encoder_for(1)(Ack((), 0, (credit,))) == encode(credit)
+
+
+def test_generations_of_topics_are_for_those_who_know_them() -> None:
+    removed, known = Topic("t", False, ("[n: int]",), 1), Topic("t", False, ("[n: int]",))
+    assert encoder_for(6)(removed) == encoder_for_link(5)(removed) == encode(removed)
+    for older in (encoder_for(5), encoder_for(1), encoder_for_link(4), encoder_for_link(3)):
+        assert older(removed) == encode(known)
+    assert encoder_for_link(4)(Topic("t", False, (), 1)) == []
 
 
 def test_a_link_of_version_3_carries_frames_singly_and_claims_for_all() -> None:
@@ -103,3 +119,5 @@ def test_what_a_version_between_brokers_does_not_have_is_not_spoken_in_it() -> N
     for frame in (Claim("s", 1, "b", True), Heard("p", "h", 1), Ways()):
         assert is_spoken(frame, 3)
     assert not is_spoken(Ways(), 2)
+    assert is_spoken(Topic("t", False, ()), 4)
+    assert not is_spoken(Topic("t", False, (), 1), 4)

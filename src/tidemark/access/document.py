@@ -114,6 +114,10 @@ class AccessDocument:
         """Differs for two documents of one version."""
         return sha256(self.text.encode()).hexdigest()[:16]
 
+    def supersedes(self, other: AccessDocument) -> bool:
+        """Return whether a broker that goes by `other` goes by this document once it hears of it."""
+        return (self.version, self.digest) > (other.version, other.digest)
+
     def principal(self, name: str) -> Principal | None:
         """Return the principal of a user, with the claims of the document; None if there is no such user."""
         user = self.users.get(name)

@@ -77,6 +77,11 @@ def rule_for(text: str, principal: Principal) -> str | None:
     return "".join((*parts, text[at:]))
 
 
+def rule_with_fields(text: str) -> str:
+    """Return a rule with its parameters as names of fields, each beginning with a colon."""
+    return _IN_RULE.sub(lambda found: found[0] if found[1] is None else f'":{found[1]}"', text)
+
+
 def wildcard_matches(pattern: str, name: str) -> bool:
     """Return whether a name is of a pattern, in which each `*` stands for any characters."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidemark.access.document import AccessDocument
 from tidemark.access.principal import Principal, check_claims
 from tidemark.access.rights import Rights, check_rights
+from tidemark.access.rule_fit import rule_misfits
 from tidemark.errors import AccessError
+from tidemark.wire.answers import TopicStatus
 from tidemark.wire.json_objects import JsonObject
 
 
@@ -44,6 +47,22 @@ class AccessAnswer(JsonObject):
     hidden: tuple[str, ...] = ()
     #: a hidden field that the selector names, for which it would be refused; "" if it names none
     named: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit(JsonObject):
+    """A rule that is true for no event of a topic: nobody sees or publishes anything there by it."""
+
+    rule: str
+    topic: str
+    reason: str
+
+
+def misfits(text: str, topics: Iterable[TopicStatus]) -> list[Misfit]:
+    """Return which rules of a document do not fit which topics. AccessError if it has a mistake."""
+    described = ((each.topic, each.open, each.schemas) for each in topics)
+    found = rule_misfits(AccessDocument.parse(text), described)
+    return [Misfit(each.rule, each.topic, each.reason) for each in found]
 
 
 def plan_access(before: str, after: str) -> list[AccessChange]:

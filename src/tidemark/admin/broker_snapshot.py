@@ -47,6 +47,8 @@ class SubscriptionLag(JsonObject):
     is_exact: bool = True
     #: the broker that hosts the subscription; None if only one was asked
     broker: str | None = None
+    #: what it wants: a topic, or a pattern of topics
+    topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,7 @@ def lags_of(subscriptions: Iterable[SubscriptionStatus], broker: str | None = No
             owed_bytes=sum(one.owed_bytes for one in each.pubends.values()),
             is_exact=all(one.is_exact for one in each.pubends.values()),
             broker=broker,
+            topic=each.pattern,
         )
         for each in subscriptions
         if each.durable

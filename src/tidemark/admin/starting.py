@@ -34,30 +34,34 @@ class BrokerReady(JsonObject):
     data_dir: str
     #: the directory of the archive that is written beside the broker
     archive: str | None
+    #: where the console beside the broker is
+    console: str | None = None
 
 
 #: Is called once for each broker when clients can connect to it.
 Ready = Callable[[BrokerReady], None]
 
 
-def run_alone(settings: Mapping[str, str], ready: Ready, *, has_archive: bool) -> int:
-    """Run a broker with these settings until it is stopped."""
+def run_alone(
+    settings: Mapping[str, str], ready: Ready, *, has_archive: bool, console: str | None = None
+) -> int:
+    """Run a broker with these settings until it is stopped; `console` is where one beside it listens."""
     from tidemark.node.config.loading import load
     from tidemark.node.process import archiving
     from tidemark.node.process.process import run
+    from tidemark.node.process.supervised_process import SupervisedGroup
 
     defaults = archiving.DEFAULTS if has_archive else None
     config = load(environment=os.environ, options=settings, defaults=defaults)
     archive = config.archive_path() if has_archive else None
 
-    def archive_beside(node: Node) -> SupervisedProcess:
-        return archiving.archive_of(config, node.address)
+    def beside(node: Node) -> SupervisedGroup:
+        processes = [archiving.archive_of(config, node.address)] if has_archive else []
+        if console is not None:
+            processes.append(_console([describe_ready(node, archive).url], console))
+        return SupervisedGroup(*processes)
 
-    return run(
-        config,
-        ready=lambda node: ready(describe_ready(node, archive)),
-        beside=archive_beside if has_archive else None,
-    )
+    return run(config, ready=lambda node: ready(describe_ready(node, archive, console)), beside=beside)
 
 
 def run_brokers(configs: list[Config], ready: Ready | None) -> int:
@@ -69,17 +73,44 @@ def run_brokers(configs: list[Config], ready: Ready | None) -> int:
     return run(*configs, ready=lambda node: ready(describe_ready(node, None)))
 
 
-def run_topology_file(file: Path, archive: Path | None) -> int:
-    """Run every process of a topology file until all are stopped; with a directory, an archive in it too."""
-    from tidemark.node.config.loading import brokers_of
+def run_topology_file(file: Path, archive: Path | None, console: str | None = None) -> int:
+    """Run every process of a topology file until all are stopped.
+
+    With a directory as `archive`, an archive in it too; with an address as `console`, a console there.
+    """
+    from tidemark.node.config.loading import brokers_of, topology_of
     from tidemark.node.process import archiving
+    from tidemark.node.process.supervised_process import SupervisedGroup
     from tidemark.node.process.topology_runner import run_topology
 
-    if archive is None:
-        return run_topology(file)
+    beside = []
+    if console is not None:
+        urls = [f"tidemark://{each.listen}" for each in topology_of(file).brokers.values()]
+        beside.append(_console(urls, console))
     names = brokers_of(file)
-    archiver = archiving.archive_of_all(file, names, archive)
-    return run_topology(file, archiving.settings_for_all(file, names), archiver)
+    archiver = None if archive is None else archiving.archive_of_all(file, names, archive)
+    if archiver is not None:
+        beside.insert(0, archiver)
+    settings = None if archive is None else archiving.settings_for_all(file, names)
+    return run_topology(file, settings, SupervisedGroup(*beside))
+
+
+def _console(urls: list[str], listen: str) -> SupervisedProcess:
+    from tidemark.node.config.units import parse_address
+    from tidemark.node.process.console_process import console_of
+
+    return console_of(urls, parse_address(listen))
+
+
+def why_no_console(listen: str) -> str | None:
+    """Return why no console can run at an address; None if one can."""
+    from tidemark.node.config.units import parse_address
+    from tidemark.node.process.console_process import is_free, missing_for_console
+
+    lacking = missing_for_console()
+    if lacking is not None:
+        return f"not installed: {lacking}; pip install 'tidemark[console]'"
+    return None if is_free(parse_address(listen)) else f"{listen} is in use; choose another with --console"
 
 
 def lay_out_workers(count: int, settings: Mapping[str, str]) -> tuple[Path, Path]:
@@ -115,7 +146,7 @@ def what_an_archive_lacks() -> str | None:
     return missing()
 
 
-def describe_ready(node: Node, archive: Path | None) -> BrokerReady:
+def describe_ready(node: Node, archive: Path | None, console: str | None = None) -> BrokerReady:
     """Return how to reach a node that has started."""
     plus, web = ("+tls", "https") if node.config.security.certificate else ("", "http")
     return BrokerReady(
@@ -124,4 +155,5 @@ def describe_ready(node: Node, archive: Path | None) -> BrokerReady:
         http=None if node.http_address is None else f"{web}://{node.http_address}",
         data_dir=node.config.storage.data_dir,
         archive=None if archive is None else str(archive),
+        console=None if console is None else f"http://{console}",
     )

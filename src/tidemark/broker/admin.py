@@ -22,7 +22,8 @@ from tidemark.broker.publishing.pubend import Pubend
 from tidemark.broker.publishing.release import Hosts
 from tidemark.broker.turn import Turn
 from tidemark.errors import TidemarkError
-from tidemark.message.registry import Registry
+from tidemark.message.generations import removal_of
+from tidemark.message.registry import Registry, TopicSchemas
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.wire import answers
 from tidemark.wire.answers import (
@@ -143,7 +144,7 @@ class Admin:
 
     def _topics_page(self, client: int, given: Arguments) -> str:
         topics = self._topics(client, _after(given))
-        known = (each for each in topics if self._access.may_know(client, each[0]))
+        known = (each for each in topics if self._access.may_know(client, each[1].topic))
         return page_of(known, len(self._registry.topics), given)
 
     def _pubends_for(self, client: int) -> list[PubendStatus]:
@@ -176,12 +177,20 @@ class Admin:
         return CountedAnswer((subscription,), lambda owed: dumps(self.subscription(subscription, owed)))
 
     def _topics(self, client: int, after: str) -> Iterator[tuple[str, TopicStatus]]:
-        """Yield the topics whose names come after `after`, with all versions of their schemas."""
-        names = sorted(self._registry.topics)
-        for name in names[bisect_right(names, after) :]:
-            found = self._registry.topics[name]
-            shown = self._access.versions(client, name, found.texts)
-            yield name, TopicStatus(name, found.is_open, tuple(shown.values()))
+        """Yield the topics whose cursors come after `after`, with all versions of their schemas.
+
+        A topic that was removed comes too, since its events may still be there, and each creation by itself.
+        """
+        topics = self._registry.topics
+        removed = [each for creations in self._registry.removed.values() for each in creations.values()]
+        by_cursor = {_cursor(each): each for each in [*topics.values(), *removed]}
+        cursors = sorted(by_cursor)
+        for cursor in cursors[bisect_right(cursors, after) :]:
+            found = by_cursor[cursor]
+            exists = topics.get(found.topic) is found
+            generation = found.creation if exists else removal_of(found.creation)
+            shown = self._access.versions(client, found.topic, found.texts)
+            yield cursor, TopicStatus(found.topic, found.is_open, tuple(shown.values()), generation)
 
     def pubends(self) -> list[PubendStatus]:
         """Return the pubends that this broker hosts."""
@@ -318,6 +327,11 @@ class Admin:
             pubend = self._pubends[name]
             pubend.archived = max(pubend.archived or TICK_MIN, min(tick, pubend.position))
         return self.pubends()
+
+
+def _cursor(topic: TopicSchemas) -> str:
+    """Return by what a page of topics goes on: by the name, or for a later creation right after it."""
+    return f"{topic.topic}\0{topic.creation:04}" if topic.creation else topic.topic
 
 
 def _after(given: Arguments) -> str:

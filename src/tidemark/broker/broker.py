@@ -63,6 +63,7 @@ from tidemark.broker.topics import Topics
 from tidemark.broker.turn import Turn
 from tidemark.errors import FrameError
 from tidemark.message.registry import Registry
+from tidemark.ticks import Range
 from tidemark.wire.answers import LinkCondition, PubendStatus
 from tidemark.wire.frames import (
     Ack,
@@ -85,7 +86,6 @@ from tidemark.wire.frames import (
     Ping,
     Pong,
     Publish,
-    Range,
     Recalled,
     Refused,
     Release,
@@ -187,6 +187,7 @@ class Broker:
         )
         self._held_quota = HeldQuota(self._host, turn, self._access.quotas.held_bytes)
         self._sessions.recover(recovered.next_subscriber)
+        self._topics.removal_listeners = (self._sessions,)
         self._admin = Admin(
             self._host, self._sessions, registry, self._pubends, self._reports.hosts, turn, self._access
         )
@@ -198,6 +199,10 @@ class Broker:
         """Return why a client may not ask a question that the process answers; None if it may."""
         checked = self._access.checked(client, ask)
         return checked if isinstance(checked, Refused) else None
+
+    def rule_misfits(self) -> int:
+        """Return how many rules of access do not fit a topic, as far as that was found out."""
+        return self._access.misfits()
 
     def publish_wait(self, client: int, now: int) -> int:
         """Return for how many microseconds a client has to wait before it may publish; 0 if it may now."""
@@ -529,9 +534,10 @@ class Broker:
             return
         with self._turn.looking:
             problem = self._topics.problem_of(frame.batch)
-        if problem is not None:
+        # What was logged before a topic was removed is acknowledged all the same.
+        if problem is not None and not (problem[0] == "removed" and pubend.has(frame)):
             self.counters["publishes_refused"] += 1
-            self._turn.out.add(SendClient(client, Refused("publish", frame.publisher, "schema", problem)))
+            self._turn.out.add(SendClient(client, Refused("publish", frame.publisher, *problem)))
         elif self._drain_notice is not None and not pubend.has(frame):
             pubend.turn_away(client, frame, self._drain_notice)
         else:

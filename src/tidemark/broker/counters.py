@@ -63,6 +63,7 @@ COUNTED = {
     "interest_said": "interests told to neighbours",
     "interest_covered": "changes of interest that what was told already covers",
     "topics_learnt": "versions of topics learnt",
+    "topics_removed": "topics that were removed",
     "topics_unknown": "times that an event waited for its topic's schema",
     "topics_conflicting": "versions of topics learnt that do not fit those known",
 }

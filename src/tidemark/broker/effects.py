@@ -18,8 +18,8 @@ from tidemark.access.principal import Principal
 from tidemark.broker.overlay.layout import Layout
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.topic_selector import TopicSelector
-from tidemark.ticks import TICK_MIN, CheckpointToken
-from tidemark.wire.frames import ClientFrame, PeerFrame, Range
+from tidemark.ticks import TICK_MIN, CheckpointToken, Range
+from tidemark.wire.frames import ClientFrame, PeerFrame
 
 Ticks = NDArray[np.int64]
 Sets = NDArray[np.uint32]
@@ -253,6 +253,8 @@ class SaveTopic:
     is_open: bool
     #: the new ones, oldest first
     schemas: tuple[str, ...]
+    #: of which the schemas are; if it is odd, the topic is removed
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,10 @@
 A client declares a topic at any broker; from there the topic goes to every neighbour that does not know it
 yet. A topic is on disk before the client is told, so that a broker that holds an event of it can read the
 event after a restart. An open topic may have thousands of shapes, so only what is new is saved and passed on.
+
+A topic can be removed, and created again (`message.generations`). A broker keeps the schemas of what is
+removed and tells them with the generation that removed it, so that events of that time can be read wherever
+they still are, and so that a neighbour that was away cannot bring back what was removed meanwhile.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -21,7 +25,8 @@ from tidemark.errors import DecodeError, SchemaError, TidemarkError
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.checking import check_messages
-from tidemark.message.registry import ParseWork, Registry
+from tidemark.message.generations import CREATIONS_MAX, creation_of, is_removed, removal_of
+from tidemark.message.registry import ParseWork, Registry, TopicSchemas
 from tidemark.message.schema import Schema, fingerprint_of
 from tidemark.message.visible import control_problem, visible
 from tidemark.wire.frames import Describe, Refused, Topic
@@ -61,6 +66,25 @@ class TopicListener(Protocol):
         """A version of a topic has become known."""
 
 
+class RemovalListener(Protocol):
+    """A part of the broker that has subscribers of a topic."""
+
+    def topic_removed(self, topic: str) -> None:
+        """A topic does not exist any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What was known of one creation of a topic before a frame about it was handled."""
+
+    #: how many versions; -1 if the creation was not known
+    count: int
+    is_open: bool
+    is_removed: bool
+    #: the creation that existed; None if none did
+    existing: TopicSchemas | None
+
+
 class Topics:
     """What one broker knows of topics."""
 
@@ -90,6 +114,8 @@ class Topics:
         self._declared: Counter[int] = Counter()
         #: text -> what came of it, of schemas that are declared next, by clients that wait for it
         self._prepared: dict[str, Schema | TidemarkError] = {}
+        #: told when a topic is removed
+        self.removal_listeners: tuple[RemovalListener, ...] = ()
 
     def recover(self, topics: Iterable[Topic]) -> None:
         """Take the topics that the tables have."""
@@ -105,7 +131,7 @@ class Topics:
         return self._steps(frame) if SMALL_BYTES < size <= DECLARED_BYTES_MAX else None
 
     def _steps(self, frame: Topic) -> Iterator[ParseWork]:
-        known = self._registry.topics.get(frame.topic)
+        known = self._creation(frame)
         texts = [text for text in frame.schemas if known is None or not known.has(text)]
         try:
             for text in texts:
@@ -122,9 +148,21 @@ class Topics:
             self._prepared.pop(text, None)
 
     def declare(self, client: int, frame: Topic) -> None:
-        """A client declares a topic, or a further version of it; it is answered once that is on disk."""
-        before, was_open = self._count(frame.topic), self._is_open(frame.topic)
-        if before < 0 and self._declared[client] >= self._topics_a_client_max:
+        """A client declares a topic, a further version of it, or its removal.
+
+        It is answered once that is on disk. A declaration of generation 0 is of the topic that exists.
+        """
+        problem = self._generation_problem(frame)
+        if problem is not None:
+            self._out.add(SendClient(client, Refused("topic", frame.topic, *problem)))
+            return
+        if is_removed(frame.generation):
+            self._remove(client, frame)
+            return
+        if not frame.generation and frame.topic in self._registry.topics:
+            frame = replace(frame, generation=self._registry.topics[frame.topic].creation)
+        before = self._known(frame)
+        if before.count < 0 and self._declared[client] >= self._topics_a_client_max:
             self._counters["limits_refused"] += 1
             most = self._topics_a_client_max
             reason = f"this client has declared {most} new topics, as many as limits.topics allows"
@@ -143,8 +181,46 @@ class Topics:
             # Of an open topic the client learns what it has declared, of a declared one all versions: it
             # writes its events in the newest.
             self._turn.tables.after(partial(self._answer, client, frame.topic, shapes))
-            self._declared[client] += before < 0
-        self._keep(frame.topic, before, was_open, None)
+            self._declared[client] += before.count < 0
+        self._keep(frame, before, None)
+
+    def _generation_problem(self, frame: Topic) -> tuple[str, str] | None:
+        """Return the code and the reason if a client cannot declare or remove in this generation."""
+        newest, name = self._registry.generation(frame.topic), frame.topic
+        exists = name in self._registry.topics
+        if is_removed(frame.generation):
+            if not exists and name not in self._registry.removed:
+                return "topic", f"there is no topic {name!r}"
+            if frame.generation > removal_of(newest):
+                return "topic", f"this broker has not heard of that creation of {name!r} yet: try again"
+            return None
+        if exists and frame.generation in (0, newest):
+            return None
+        if exists or frame.generation < newest:
+            return "removed", self._removed_problem(name)
+        if frame.generation > newest + 1:
+            return "topic", f"this broker has not heard of the removal of {name!r} yet: try again"
+        if frame.generation >= 2 * CREATIONS_MAX:
+            return (
+                "limit",
+                f"{name!r} was created {CREATIONS_MAX} times, which is the limit: use another name",
+            )
+        return None
+
+    def _removed_problem(self, topic: str) -> str:
+        if topic in self._registry.topics:
+            return f"the topic {topic!r} was removed and created again: ask for its schema, and publish again"
+        return (
+            f"the topic {topic!r} was removed: create it again (`tidemark topic create {topic} ...`), or "
+            "publish to another one"
+        )
+
+    def _remove(self, client: int, frame: Topic) -> None:
+        """Remove the creation that the client means, unless that has happened already."""
+        before = self._known(frame)
+        self._registry.remove(frame.topic, frame.generation)
+        self._turn.tables.after(partial(self._answer, client, frame.topic, ()))
+        self._keep(frame, before, None)
 
     def gone(self, client: int) -> None:
         """A client has left; what it has declared stays."""
@@ -159,40 +235,52 @@ class Topics:
 
     def heard(self, peer: str, frame: Topic) -> None:
         """A neighbour tells of a topic; the other neighbours are told if it is new here."""
-        before, was_open = self._count(frame.topic), self._is_open(frame.topic)
-        known = self._registry.topics.get(frame.topic)
+        before, known = self._known(frame), self._creation(frame)
         with self._turn.looking:
             for text in frame.schemas:
                 if known is None or not known.has(text):
                     with suppress(TidemarkError):
                         Schema.parse(text)
         self._take(frame)
-        if self._keep(frame.topic, before, was_open, peer):
+        if self._keep(frame, before, peer):
             self._turn.tables.after()
 
-    def problem_of(self, batch: EventBatch) -> str | None:
-        """Return why these events cannot be published; None if they can."""
+    def problem_of(self, batch: EventBatch) -> tuple[str, str] | None:
+        """Return the code and the reason for which these events cannot be published; None if they can."""
         for publisher in batch.publishers:
             if (problem := control_problem(publisher)) is not None:
-                return f"the publisher {visible(publisher)!r}: {problem}"
-        for shape in batch.shapes:
-            if shape.topic not in self._registry.topics:
-                return f"there is no topic {shape.topic!r}: declare it first"
+                return "schema", f"the publisher {visible(publisher)!r}: {problem}"
+        topics, removed = self._registry.topics, self._registry.removed
+        for topic, fingerprint in batch.shapes:
+            if topic in removed:
+                found = self._registry.of_event(topic, fingerprint)
+                if topics.get(topic) is not found:
+                    return "removed", f"nothing of the batch was logged: {self._removed_problem(topic)}"
+            elif topic not in topics:
+                return "schema", f"there is no topic {topic!r}: declare it first"
         try:
             check_messages(batch, self._registry.schemas)
         except DecodeError as error:
-            return f"an event is not as its schema says, and nothing of the batch was logged: {error}"
+            return (
+                "schema",
+                f"an event is not as its schema says, and nothing of the batch was logged: {error}",
+            )
         return None
 
     def tell_all(self, peer: str) -> None:
-        """Tell a neighbour that has just come up about every topic."""
-        for topic in self._registry.topics:
-            self._tell(peer, topic, 0)
+        """Tell a neighbour that has just come up about every topic, also about those that are removed."""
+        topics, removed = self._registry.topics, self._registry.removed
+        for topic in [*topics, *(each for each in removed if each not in topics)]:
+            for creation in self._registry.creations_of(topic):
+                self._tell(peer, creation, 0)
 
     def _take(self, frame: Topic) -> None:
         """Add versions that fit those known; of others keep the schemas, so that their events can be read."""
         try:
-            self._register(frame, self._parsed(frame), None)
+            if is_removed(frame.generation):
+                self._registry.remove(frame.topic, frame.generation)
+            if frame.schemas or frame.is_open or not is_removed(frame.generation):
+                self._register(frame, self._parsed(frame), None)
         except TidemarkError:
             self._counters["topics_conflicting"] += 1
             for text in frame.schemas:
@@ -213,7 +301,7 @@ class Topics:
 
         A text that is known is not parsed again: publishers declare the same shapes all day.
         """
-        known = self._registry.topics.get(frame.topic)
+        known = self._creation(frame)
         return [
             None if known is not None and known.has(text) else self._schema(text) for text in frame.schemas
         ]
@@ -232,20 +320,22 @@ class Topics:
 
         Raises TidemarkError if one does not fit.
         """
-        known = self._registry.topics.get(frame.topic)
+        known, generation = self._creation(frame), frame.generation
         new = [schema for schema in parsed if schema is not None]
         if limits is not None:
             self._check_room(frame, new, limits)
         if frame.is_open and not new:
-            self._registry.open(frame.topic)
+            self._registry.open(frame.topic, None, generation)
         elif not frame.schemas:
             raise SchemaError("a declared topic needs a schema")
         elif known is not None and known.is_open and not frame.is_open and not new:
             # Every version is a shape already: the last of them is what the topic has from now on.
-            self._registry.declare(frame.topic, self._registry.schemas[fingerprint_of(frame.schemas[-1])])
+            newest = self._registry.schemas[fingerprint_of(frame.schemas[-1])]
+            self._registry.declare(frame.topic, newest, generation)
         for schema in new:
             before = known.text_bytes if known is not None else 0
-            known = (self._registry.open if frame.is_open else self._registry.declare)(frame.topic, schema)
+            add = self._registry.open if frame.is_open else self._registry.declare
+            known = add(frame.topic, schema, generation)
             self._bytes += known.text_bytes - before
         return tuple(
             fingerprint_of(text) if schema is None else schema.fingerprint
@@ -254,7 +344,7 @@ class Topics:
 
     def _check_room(self, frame: Topic, schemas: list[Schema], limits: TopicLimits) -> None:
         """Raise SchemaError if these versions would be too many, or too large, in all."""
-        known = self._registry.topics.get(frame.topic)
+        known = self._creation(frame)
         count = len(schemas) + (len(known.texts) if known is not None else 0)
         size = sum(len(schema.text.encode()) for schema in schemas)
         if not size:
@@ -293,58 +383,84 @@ class Topics:
     def _check_name(self, topic: str) -> None:
         if not TopicPattern.parse(topic).is_exact:
             raise SchemaError("the name of a topic has no wildcards")
-        if len(self._registry.topics) >= TOPICS_MAX and topic not in self._registry.topics:
+        topics, removed = self._registry.topics, self._registry.removed
+        if len(topics) + len(removed) >= TOPICS_MAX and topic not in topics and topic not in removed:
             raise SchemaError(f"there are {TOPICS_MAX} topics already, which is the limit")
 
-    def _count(self, topic: str) -> int:
-        found = self._registry.topics.get(topic)
-        return -1 if found is None else len(found.texts)
+    def _creation(self, frame: Topic) -> TopicSchemas | None:
+        """Return the creation that a frame is about; None if it is not known."""
+        return self._registry.of_creation(frame.topic, creation_of(frame.generation))
 
-    def _is_open(self, topic: str) -> bool:
+    def _known(self, frame: Topic) -> _Known:
+        found, existing = self._creation(frame), self._registry.topics.get(frame.topic)
+        if found is None:
+            return _Known(-1, is_open=False, is_removed=False, existing=existing)
+        return _Known(len(found.texts), found.is_open, self._is_removed(found), existing)
+
+    def _existing_creation(self, topic: str) -> int | None:
         found = self._registry.topics.get(topic)
-        return found is not None and found.is_open
+        return found.creation if found is not None else None
+
+    def _is_removed(self, creation: TopicSchemas) -> bool:
+        return self._registry.topics.get(creation.topic) is not creation
+
+    def _generation_of(self, creation: TopicSchemas) -> int:
+        return removal_of(creation.creation) if self._is_removed(creation) else creation.creation
 
     def _answer(self, client: int, topic: str, shapes: tuple[int, ...]) -> None:
-        """Tell a client what a topic is: all of it, or the shapes of an open topic that it has asked for."""
-        found = self._registry.topics.get(topic)
-        texts = self._versions_for(client, topic, found.texts) if found is not None else {}
+        """Tell a client what a topic is: all of it, or the shapes of an open topic that it has asked for.
+
+        It is the creation that has one of the shapes, or else the newest one.
+        """
+        creations = self._registry.creations_of(topic)
+        found = next((each for each in reversed(creations) if not each.texts.keys().isdisjoint(shapes)), None)
+        found = found or (creations[-1] if creations else None)
         if found is None:
             frame = Topic(topic, False, ())
-        elif found.is_open and shapes:
-            frame = Topic(topic, True, tuple(texts[each] for each in shapes if each in texts))
         else:
-            frame = Topic(topic, found.is_open, tuple(texts.values()))
+            texts = self._versions_for(client, topic, found.texts)
+            chosen = [each for each in shapes if each in texts] if found.is_open and shapes else texts
+            told = tuple(texts[each] for each in chosen)
+            frame = Topic(topic, found.is_open, told, self._generation_of(found))
         self._out.add(SendClient(client, frame))
 
-    def _keep(self, topic: str, before: int, was_open: bool, source: str | None) -> bool:
-        """Save and pass on the versions after the first `before`; returns whether there is anything new.
+    def _keep(self, frame: Topic, before: _Known, source: str | None) -> bool:
+        """Save and pass on what was not known before; returns whether there is anything new.
 
-        Also new is that a topic that `was_open` is declared now.
+        New are versions, that an open topic is declared now, and that the topic is removed.
         """
-        has_closed = was_open and not self._is_open(topic)
-        if self._count(topic) <= before and not has_closed:
+        found = self._creation(frame)
+        if found is None:
             return False
-        found, first = self._registry.topics[topic], max(before, 0)
+        has_closed = before.is_open and not found.is_open
+        was_removed = not before.is_removed and self._is_removed(found)
+        if len(found.texts) <= before.count and not has_closed and not was_removed:
+            return False
+        first = max(before.count, 0)
         self._counters["topics_learnt"] += 1
         # A shape that an open topic was declared with is saved again, behind the others: it is the newest.
-        saved_from = first - 1 if has_closed and self._count(topic) == before else first
-        self._out.add(SaveTopic(topic, found.is_open, found.texts_from(saved_from)))
+        saved_from = first - 1 if has_closed and len(found.texts) == before.count else first
+        generation = self._generation_of(found)
+        self._out.add(SaveTopic(frame.topic, found.is_open, found.texts_from(saved_from), generation))
         for peer in self._neighbourhood.present():
             if peer != source:
-                self._tell(peer, topic, 0 if has_closed else first)
+                self._tell(peer, found, 0 if has_closed else first)
         self._listener.learnt()
+        if before.existing is not None and before.existing.creation != self._existing_creation(frame.topic):
+            self._counters["topics_removed"] += 1
+            for listener in self.removal_listeners:
+                listener.topic_removed(frame.topic)
         return True
 
-    def _tell(self, peer: str, topic: str, first: int) -> None:
+    def _tell(self, peer: str, creation: TopicSchemas, first: int) -> None:
         """Tell a neighbour of the versions of a topic after the first `first`, in as many frames as needed.
 
         The neighbour has those before: frames about topics are never dropped while a link is up.
         """
-        found = self._registry.topics[topic]
-        texts = found.texts_from(first)
+        texts, generation = creation.texts_from(first), self._generation_of(creation)
         for at in range(0, len(texts) or 1, FRAME_SHAPES_MAX):
             part = texts[at : at + FRAME_SHAPES_MAX]
-            self._out.add(SendPeer(peer, Topic(topic, found.is_open, part)))
+            self._out.add(SendPeer(peer, Topic(creation.topic, creation.is_open, part, generation)))
 
 
 _FEWER_SHAPES = (

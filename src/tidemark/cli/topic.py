@@ -1,4 +1,4 @@
-"""Commands about topics: declare them, list them, see their fields and versions."""
+"""Commands about topics: declare and remove them, list them, see their fields and versions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidemark.admin import TOPICS, TopicStatus, ask, connect
+from tidemark.admin import TOPICS, TopicStatus, ask, connect, overlay_lag
 from tidemark.cli.options import BROKER, JSON
 from tidemark.cli.output import emit, emit_either, table, visible_values
+from tidemark.errors import RefusedError
+from tidemark.message.visible import visible_lines
 
 if TYPE_CHECKING:
     from tidemark.message.schema import Schema
+    from tidemark.sync import Client
 
 
 #: What is meant as the name of a file: a schema has brackets or braces.
@@ -23,7 +26,7 @@ _NAMES_A_FILE = re.compile(r"[^\[\]{}()*?:|]+[./\\][^\[\]{}()*?:|]+")
 
 @click.group()
 def topic() -> None:
-    """Declare topics and look at them."""
+    """Declare and remove topics, and look at them."""
 
 
 @topic.command("create")
@@ -66,7 +69,7 @@ def topic_list(url: str, as_json: bool) -> None:
     tidemark topic list
     tidemark topic list --json | jq -r .topic
     """
-    found = ask(url, TOPICS)
+    found = [each for each in ask(url, TOPICS) if not each.is_removed]
     if as_json:
         for each in found:
             emit({"topic": each.topic, "open": each.open, "versions": len(each.schemas)})
@@ -96,12 +99,68 @@ def topic_show(name: str, url: str, as_json: bool) -> None:
     \b
     tidemark topic show trades
     """
-    found = next((each for each in ask(url, TOPICS) if each.topic == name), None)
-    if found is None:
-        raise click.ClickException(
-            f"the broker knows no topic {name!r}: see `tidemark topic list`, or create it"
-        )
+    # Of several creations of a topic the last is the newest.
+    found = next((each for each in reversed(ask(url, TOPICS)) if each.topic == name), None)
+    if found is None or found.is_removed:
+        what = "knows no topic" if found is None else "has removed the topic"
+        raise click.ClickException(f"the broker {what} {name!r}: see `tidemark topic list`, or create it")
     emit_either(_described(found), _render, as_json)
+
+
+@topic.command("rm")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask whether it is meant.")
+@BROKER
+@JSON
+def topic_rm(name: str, yes: bool, url: str, as_json: bool) -> None:
+    """Remove a topic: nothing can be published to it until it is created again, with any schema.
+
+    Events that were published before stay, with the schema they have: subscriptions get what they are owed,
+    and retention and the archive hold the rest as before.
+
+    \b
+    tidemark topic rm trades
+    tidemark topic rm trades --yes
+    """
+    with connect(url) as tm:
+        if not any(each.topic == name and not each.is_removed for each in tm.ask(TOPICS)):
+            raise click.ClickException(f"the broker knows no topic {name!r}: see `tidemark topic list`")
+        wanting = _wanting(tm, name)
+        if not yes:
+            click.echo(_consequences(name, wanting), err=True)
+            click.confirm("Remove it?", abort=True, err=True)
+        tm.remove_topic(name)
+    done = {"topic": name, "removed": True, **wanting}
+    emit_either(done, lambda done: f"removed {done['topic']}", as_json)
+
+
+def _wanting(tm: Client, name: str) -> dict[str, Any]:
+    """The durable subscriptions of a topic at all brokers, and what they are owed."""
+    from tidemark.matching.topics import TopicPattern
+
+    try:
+        lags = overlay_lag(tm).lags
+    except RefusedError:  # how brokers stand is for those who may monitor
+        return {"subscriptions": None, "owed_events": None}
+    found = [each for each in lags if TopicPattern.parse(each.topic or ">").matches(name)]
+    names = sorted(each.name for each in found)
+    return {"subscriptions": names, "owed_events": sum(each.owed_events for each in found)}
+
+
+def _consequences(name: str, wanting: dict[str, Any]) -> str:
+    """What will happen when a topic is removed."""
+    lines = [f"Nothing can be published to {name!r} until it is created again."]
+    names = wanting["subscriptions"]
+    if names:
+        which = f"{len(names)} durable subscription{'' if len(names) == 1 else 's'} of it"
+        shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+        verb, owed = "is" if len(names) == 1 else "are", wanting["owed_events"]
+        events = "1 event, which is" if owed == 1 else f"{owed:,} events, which are"
+        lines.append(f"{which} ({shown}) {verb} owed {events} still delivered.")
+    elif names is not None:
+        lines.append("No durable subscription wants it.")
+    lines.append("Events of it that are held or archived stay readable, and go as retention lets them go.")
+    return visible_lines("\n".join(lines))
 
 
 def read_schema(given: str) -> Schema:

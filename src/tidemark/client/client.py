@@ -11,13 +11,7 @@ from secrets import token_hex
 from types import TracebackType
 from typing import Any, Literal, TypeVar, Unpack, overload
 
-from tidemark.client.connecting.addresses import (
-    SocketAddress,
-    is_tls,
-    parse_addresses,
-    parse_listen,
-    parse_url,
-)
+from tidemark.client.connecting.addresses import SocketAddress, is_tls, parse_addresses, parse_url
 from tidemark.client.connecting.backoff import Backoff
 from tidemark.client.connecting.connection import PING_SECONDS
 from tidemark.client.connecting.credentials import Credentials, LoginOptions
@@ -38,8 +32,9 @@ from tidemark.client.subscribing.session import SubscriptionSession
 from tidemark.client.subscribing.subscription import CLOSE_SECONDS, Subscription
 from tidemark.client.subscribing.transaction import Transaction
 from tidemark.client.topics import ClientTopics
-from tidemark.errors import NotConnectedError
+from tidemark.errors import ClientError, NotConnectedError
 from tidemark.message.batches.batch import PRIORITY_DEFAULT, EventBatch
+from tidemark.message.generations import is_removed
 from tidemark.message.publisher_names import made_name
 from tidemark.message.schema import Schema
 from tidemark.wire.frames import (
@@ -64,9 +59,10 @@ from tidemark.wire.questions import PAGE_ITEMS_MAX, Answered, Question, read_pag
 #: Seconds that a broker has to answer, unless the call says otherwise.
 TIMEOUT_SECONDS = 30.0
 CONNECT_SECONDS = 10.0
-LEASE_SECONDS = 60.0
 #: Bytes that a broker reads from its log for one answer of `_fetch`.
 FETCH_BYTES = 4 << 20
+#: The version of the protocol from which on a broker removes topics.
+REMOVAL_VERSION = 6
 _PLAIN = EventOptions()
 #: The dataclass that `subscribe(..., into=...)` hands events out as.
 Into = TypeVar("Into")
@@ -81,23 +77,6 @@ def connect(url: str, **options: Unpack[ConnectOptions]) -> Client:
     answers within `connect_timeout`, and at once if nobody listens at any address.
     """
     return Client(url, **options)
-
-
-def listen(
-    url: str,
-    address: str = "127.0.0.1:0",
-    *,
-    lease: float = LEASE_SECONDS,
-    **options: Unpack[ConnectOptions],
-) -> Client:
-    """A client that holds no connection while it is idle: its broker calls it when there is an event for it.
-
-    The client listens at `address`, `host:port`, where port 0 lets the system choose; all else is as with
-    `connect`. If the client cannot be reached for `lease` seconds, or fewer if the broker grants fewer, the
-    broker ends its subscriptions that are not durable. ConfigError if the URL or the address is malformed;
-    connecting raises RefusedError with the code "address" if the broker does not call that address.
-    """
-    return Client(url, push=(parse_listen(address), max(1, round(lease))), **options)
 
 
 class Client:
@@ -271,14 +250,26 @@ class Client:
         the shapes that events of the topic have, and is added to them. Declaring again what is declared
         already changes nothing. SchemaSyntaxError if the text is malformed. RefusedError if readers of an
         older version could not read the new one, and if the topic exists and is of the other kind, open or
-        declared. TimedOutError if the broker does not answer in time; declaring again is safe.
+        declared. A topic that was removed is created again, with this schema as its first. TimedOutError if
+        the broker does not answer in time; declaring again is safe.
         """
         self._check_open()
         parsed = Schema.parse(schema) if isinstance(schema, str) else schema
         if parsed is not None and not isinstance(parsed, Schema):
             parsed = Schema.of(parsed)
-        declared = self._topics.declare(topic, parsed, is_open=is_open or parsed is None)
+        declared = self._topics.create(topic, parsed, is_open=is_open or parsed is None)
         await within(declared, f"the declaration of {topic!r}", self._timeout)
+
+    async def remove_topic(self, topic: str) -> None:
+        """Remove a topic: nothing can be published to it until it is created again, with any schema.
+
+        Events that were published before stay, with the schema they have: subscriptions get what they are
+        owed, and then wait as for a topic that does not exist. RefusedError if there is no such topic or it
+        may not be removed. TimedOutError if the broker does not answer in time; removing again is safe.
+        """
+        if self._welcome().version < REMOVAL_VERSION:
+            raise ClientError(f"the broker {self.broker!r} is too old to remove topics: update it first")
+        await within(self._topics.remove(topic), f"the removal of {topic!r}", self._timeout)
 
     async def schemas(self, topic: str) -> list[Schema]:
         """All versions of the schema of a topic, oldest first; of an open topic, all shapes.
@@ -287,7 +278,7 @@ class Client:
         """
         self._check_open()
         answer = await within(self._topics.describe(topic), f"the question for {topic!r}", self._timeout)
-        return [Schema.parse(text) for text in answer.schemas]
+        return [] if is_removed(answer.generation) else [Schema.parse(text) for text in answer.schemas]
 
     # Publishing.
 
@@ -498,7 +489,7 @@ class Client:
         asked = self._requests.ask(name, json.dumps(arguments))
         return json.loads(await within(asked, f"the answer to {name!r}", self._seconds(timeout)))
 
-    # For Tidemark's own pipeline.
+    # For Tidemark's own pipeline and console.
 
     async def _fetch(
         self,

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from tidemark.client.connecting.link import Link
 from tidemark.client.wakeup import Wakeup
 from tidemark.message.batches.batch import EventBatch
-from tidemark.wire.frames import Line, Offer, Range, Recalled, RecallMore, RecallOver
+from tidemark.ticks import Range
+from tidemark.wire.frames import Line, Offer, Recalled, RecallMore, RecallOver
 from tidemark.wire.frames import Recall as RecallFrame
 
 

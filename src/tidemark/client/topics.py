@@ -7,6 +7,9 @@ the client does not know that schema, it asks the broker before the event is han
 An open topic may have thousands of shapes. The client asks for all of them once, when it first reads events
 of the topic, and from then on for those that it meets and does not know; a client that only publishes asks
 for the shapes of its own events. Shapes are parsed when they are used.
+
+A topic may be removed and created again (`message.generations`). An event is read as the newest creation that
+has its schema says; nothing is written to a topic that is removed.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from tidemark.message.batches.checking import without_damaged
 from tidemark.message.batches.reader import EventReader
 from tidemark.message.foreign.infer import infer, merge_shapes
 from tidemark.message.foreign.references import write_out
+from tidemark.message.generations import creation_of, is_removed, removal_of
 from tidemark.message.registry import Registry, TopicSchemas
 from tidemark.message.schema import Schema, fingerprint_of
 from tidemark.message.types import Path
@@ -60,9 +64,23 @@ class KnownTopic:
         self.is_whole = False
         #: of a declared topic: the fingerprint of the version that new events are written in
         self._newest = 0
+        #: nothing is written to it, because it was removed
+        self.is_removed = False
+        #: it may have been removed: the broker is asked before anything is written to it
+        self.is_doubtful = False
         #: of an open topic: the kind of a value -> its shape
         self.kinds: dict[object, Shape] = {}
         self.accessors: dict[tuple[int, str], Accessor] = {}
+
+    @property
+    def name(self) -> str:
+        """The name of the topic."""
+        return self._schemas.topic
+
+    @property
+    def creation(self) -> int:
+        """The generation that the versions belong to."""
+        return self._schemas.creation
 
     @property
     def is_open(self) -> bool:
@@ -96,7 +114,7 @@ class KnownTopic:
                 self.texts[fingerprint] = text
                 self._pending.append(fingerprint)
                 new.append(fingerprint)
-        if not self.is_open:
+        if not self.is_open and texts:
             self._newest = fingerprint_of(texts[-1])
             _ = self.reader
         return new
@@ -116,9 +134,13 @@ class ClientTopics:
     def __init__(self, send: Send) -> None:
         self._send = send
         self._registry = Registry()
+        #: topic -> the newest creation of it that the client has heard of
         self._known: dict[str, KnownTopic] = {}
-        self._shapes: set[Shape] = set()
-        self._readers: dict[frozenset[str], EventReader] = {}
+        #: topic -> the other creations, whose events may still come, by their generation
+        self._earlier: dict[str, dict[int, KnownTopic]] = {}
+        #: shape -> the topic that reads it
+        self._shapes: dict[Shape, KnownTopic] = {}
+        self._readers: dict[frozenset[KnownTopic], EventReader] = {}
         #: topic -> the frames about it that are not answered; the broker answers them in this order
         self._asked: dict[str, deque[tuple[Describe | Topic, asyncio.Future[Topic]]]] = {}
 
@@ -131,26 +153,58 @@ class ClientTopics:
         """
         return await self._ask(topic, Describe(topic, shapes))
 
-    async def declare(self, topic: str, schema: Schema | None, *, is_open: bool) -> None:
+    async def declare(self, topic: str, schema: Schema | None, *, is_open: bool, generation: int = 0) -> None:
         """Create a topic, or add a version (of an open topic: a shape) to it; RefusedError if refused."""
-        await self._ask(topic, Topic(topic, is_open, () if schema is None else (schema.text,)))
+        await self._ask(topic, Topic(topic, is_open, () if schema is None else (schema.text,), generation))
+
+    async def create(self, topic: str, schema: Schema | None, *, is_open: bool) -> None:
+        """Declare a topic as `declare` does, also if it was removed: it is created again then."""
+        try:
+            await self.declare(topic, schema, is_open=is_open)
+        except RefusedError as error:
+            if error.code != "removed":
+                raise
+            answer = await self.describe(topic)
+            again = answer.generation + is_removed(answer.generation)
+            await self.declare(topic, schema, is_open=is_open, generation=again)
+
+    async def remove(self, topic: str) -> None:
+        """Remove the topic as it is now; RefusedError if there is none, or it is refused."""
+        answer = await self.describe(topic)
+        if is_removed(answer.generation) or not (answer.schemas or answer.is_open):
+            raise RefusedError(f"there is no topic {topic!r}", what="topic", name=topic, code="topic")
+        await self._ask(topic, Topic(topic, False, (), removal_of(answer.generation)))
+
+    def doubt(self) -> None:
+        """The broker refused events of a topic that was removed: ask again before more are written."""
+        for known in self._known.values():
+            known.is_doubtful = True
 
     async def prepare(self, topic: str, value: Any) -> None:
         """Learn or declare what `encode` needs to encode `value`. RefusedError, EncodeError."""
-        if topic not in self._known:
-            await self.describe(topic, _shape_of(value))
         known = self._known.get(topic)
+        if known is None:
+            await self.describe(topic, _shape_of(value))
+        elif known.is_removed or known.is_doubtful:
+            await self.describe(topic)
+        known = self._known.get(topic)
+        if known is not None and known.is_removed:
+            # An answer about a shape may be about an earlier creation.
+            if is_removed((await self.describe(topic)).generation):
+                reason = f"the topic {topic!r} was removed: create it again, or publish to another one"
+                raise RefusedError(reason, what="publish", name=topic, code="removed")
+            known = self._known[topic]
         if known is not None and not known.is_open:
             return
         _kind(value)
         schema = Schema(infer(value))
-        if Shape(topic, schema.fingerprint) in self._shapes:
+        if known is not None and self._shapes.get(Shape(topic, schema.fingerprint)) is known:
             return
         try:
             await self.declare(topic, schema, is_open=True)
         except RefusedError:
             # Another client may have declared the topic just now.
-            self._forget(topic)
+            self._known.pop(topic, None)
             answer = await self.describe(topic)
             if answer.is_open or not answer.schemas:
                 raise
@@ -199,29 +253,46 @@ class ClientTopics:
     # Learning.
 
     def _learn(self, frame: Topic, *, is_whole: bool) -> None:
-        if not frame.schemas and not frame.is_open:
+        topic, creation = frame.topic, creation_of(frame.generation)
+        if not frame.schemas and not frame.is_open and not frame.generation:
             return  # there is no such topic
-        known = self._known.get(frame.topic)
-        if known is not None and known.is_open != frame.is_open:
-            self._forget(frame.topic)
+        known = self._creation(topic, creation)
+        if known is not None and known.is_open != frame.is_open and frame.schemas:
             known = None
         if known is None:
-            schemas = TopicSchemas(self._registry, frame.topic, is_open=frame.is_open)
+            schemas = TopicSchemas(self._registry, topic, is_open=frame.is_open, creation=creation)
             known = KnownTopic(self._registry, schemas)
         new = known.learn(frame.schemas)
-        self._known[frame.topic] = known
+        self._keep(topic, known)
         known.is_whole = known.is_whole or is_whole
+        known.is_removed = known.is_removed or is_removed(frame.generation)
+        known.is_doubtful = False
         if new:
-            self._shapes.update(Shape(frame.topic, fingerprint) for fingerprint in new)
+            for shape in [Shape(topic, fingerprint) for fingerprint in new]:
+                before = self._shapes.get(shape)
+                if before is None or before.creation <= creation:
+                    self._shapes[shape] = known
             self._readers.clear()
             # Accessors of a declared topic read by its newest version, those of an open one by the event's.
             if not known.is_open:
                 known.accessors.clear()
 
-    def _forget(self, topic: str) -> None:
-        self._known.pop(topic, None)
-        self._shapes = {shape for shape in self._shapes if shape.topic != topic}
-        self._readers.clear()
+    def _creation(self, topic: str, creation: int) -> KnownTopic | None:
+        newest = self._known.get(topic)
+        if newest is not None and newest.creation == creation:
+            return newest
+        return self._earlier.get(topic, {}).get(creation)
+
+    def _keep(self, topic: str, known: KnownTopic) -> None:
+        """Keep a creation of a topic, as the newest one or beside it."""
+        newest, earlier = self._known.get(topic), known
+        if newest is None or newest.creation <= known.creation:
+            self._known[topic] = known
+            if newest is None or newest.creation == known.creation:
+                return
+            earlier = newest
+        earlier.is_removed = True
+        self._earlier.setdefault(topic, {})[earlier.creation] = earlier
 
     # Writing.
 
@@ -231,7 +302,7 @@ class ClientTopics:
         EncodeError if the value does not fit the topic.
         """
         known = self._known.get(topic)
-        if known is None:
+        if known is None or known.is_removed or known.is_doubtful:
             return None
         if not known.is_open:
             schema = known.newest
@@ -240,7 +311,7 @@ class ClientTopics:
         found = known.kinds.get(kind)
         if found is None:
             shape = Shape(topic, Schema(infer(value)).fingerprint)
-            if shape not in self._shapes:
+            if self._shapes.get(shape) is not known:
                 return None
             if len(known.kinds) >= KINDS_MAX:
                 known.kinds.clear()
@@ -266,17 +337,24 @@ class ClientTopics:
             known = self._known.get(topic)
             if known is None or not known.is_open or not known.is_whole:
                 await self.describe(topic)
-                continue
-            wanted = [shape.fingerprint for shape in batch.shapes if shape.topic == topic]
-            unknown = [each for each in wanted if each not in known.texts]
+            unknown = self._unknown(topic, batch)
             for at in range(0, len(unknown), SHAPES_ASKED_MAX):
                 await self.describe(topic, tuple(unknown[at : at + SHAPES_ASKED_MAX]))
+            # What is left is of earlier creations; an answer is about one of them.
+            left: list[int] = []
+            while (unknown := self._unknown(topic, batch)) and unknown != left:
+                await self.describe(topic, tuple(unknown[:SHAPES_ASKED_MAX]))
+                left = unknown
         still = self.missing(batch) if missing else []
         if still:
             raise DecodeError(
                 f"the broker does not know the schema of some events of {', '.join(still)}: "
                 "declare the topic again with the schema they were published in"
             )
+
+    def _unknown(self, topic: str, batch: EventBatch) -> list[int]:
+        """The fingerprints of those shapes of a topic in a batch that the client does not know."""
+        return [each.fingerprint for each in batch.shapes if each.topic == topic and each not in self._shapes]
 
     def without_damaged(self, batch: EventBatch) -> tuple[EventBatch | None, list[Range]]:
         """The events of a batch that can be decoded, and the ticks of the others, which an old broker let in.
@@ -287,21 +365,21 @@ class ClientTopics:
 
     def decode(self, shape: Shape, message: bytes) -> Any:
         """All fields of an encoded message."""
-        known = self._known[shape.topic]
+        known = self._shapes[shape]
         if known.is_open:
             return self._registry.schemas[shape.fingerprint].decode(message)
         return known.reader.resolution(shape.fingerprint).decode(message)
 
     def excerpt(self, shape: Shape) -> Topic:
         """The topic of `shape` as far as it takes to read events of that shape: for another ClientTopics."""
-        known = self._known[shape.topic]
+        known = self._shapes[shape]
         written, read = self._registry.schemas[shape.fingerprint], known.reader.schema
         texts = (written.text,) if written == read else (written.text, read.text)
         return Topic(shape.topic, known.is_open, texts)
 
     def accessor(self, shape: Shape, path: str) -> Accessor:
         """A function that reads one field from messages of this shape; KeyError if no event can have it."""
-        known = self._known[shape.topic]
+        known = self._shapes[shape]
         found = known.accessors.get((shape.fingerprint, path))
         if found is None:
             if len(known.accessors) >= ACCESSORS_MAX:
@@ -324,14 +402,15 @@ class ClientTopics:
 
     def reader(self, batch: EventBatch) -> EventReader:
         """A reader of all events of a batch; for several topics, by the least schema that all of them fit."""
-        topics = frozenset(shape.topic for shape in batch.shapes if shape in self._shapes)
+        topics = frozenset(self._shapes[shape] for shape in batch.shapes if shape in self._shapes)
         if len(topics) == 1:
-            return self._known[next(iter(topics))].reader
+            return next(iter(topics)).reader
         found = self._readers.get(topics)
         if found is None:
             if len(self._readers) >= READERS_MAX:
                 self._readers.clear()
-            schemas = [self._known[topic].reader.schema for topic in sorted(topics)]
+            ordered = sorted(topics, key=lambda each: (each.name, each.creation))
+            schemas = [topic.reader.schema for topic in ordered]
             merged = merge_shapes(write_out(schema.root, schema.definitions) for schema in schemas)
             found = EventReader(Schema(merged), self._registry.schemas, is_open=True)
             self._readers[topics] = found

@@ -4,7 +4,8 @@ A member is a number with a topic pattern and a selector. What a number stands f
 subscription at a host, a line of a neighbour's interest at a relay, a returning subscriber in deep catch-up.
 The audience keeps a matcher for each topic that it has met, with the members whose pattern matches the topic.
 It follows the registry: when a topic gets a new version of its schema, the topic's matcher gets the
-changed types, and members whose selector did not fit before are tried again.
+changed types, and members whose selector did not fit before are tried again. Events of a creation of a topic
+that was removed since have a matcher of their own, by the schema of that time.
 """
 
 from __future__ import annotations
@@ -24,8 +25,7 @@ from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import PRELUDE, EventBatch
 from tidemark.message.batches.checking import damaged_rows
 from tidemark.message.batches.columns import Bools
-from tidemark.message.batches.reader import EventReader
-from tidemark.message.registry import Registry
+from tidemark.message.registry import Registry, TopicSchemas
 
 Rows = NDArray[np.int64]
 Members = NDArray[np.uint32]
@@ -42,6 +42,8 @@ PREPARED_BYTES_MAX = 16 << 10
 JOINED_AT_ONCE_MAX = 64
 #: Members that join a topic in one step, which takes about a millisecond.
 STEP_MEMBERS = 8
+#: Creations that were removed for which a matcher is kept: few have events on their way.
+REMOVED_MAX = 16
 #: What the matchers of all topics of an audience may take in memory, about: those used last are kept.
 HELD_BYTES_MAX = 512 << 20
 #: Of which a member of a topic takes so much, and each byte of the text of the topic's schema so much.
@@ -55,9 +57,11 @@ _ONLY_ROW.flags.writeable = False
 class _Topic:
     """The members whose pattern matches one topic."""
 
-    def __init__(self, reader: EventReader) -> None:
-        self.reader = reader
-        self.matcher = Matcher(reader)
+    def __init__(self, schemas: TopicSchemas) -> None:
+        self.name = schemas.topic
+        self.creation = schemas.creation
+        self.reader = schemas.reader
+        self.matcher = Matcher(self.reader)
         #: the members that are in `matcher`
         self.joined: set[int] = set()
         #: the members whose selector does not fit the topic's fields, so that it is true for no event
@@ -102,6 +106,8 @@ class Audience:
         #: topics that were met, the one that was used longest ago first, and what they take in memory
         self._topics: dict[str, _Topic] = {}
         self._held_bytes = 0
+        #: topic and creation -> its members, of creations that were removed; as in `_topics`
+        self._removed: dict[tuple[str, int], _Topic] = {}
         #: (topic, member) that still have to be joined, although an event may come before
         self._owed: deque[tuple[str, int]] = deque()
 
@@ -122,10 +128,13 @@ class Audience:
             if topic is None:
                 continue  # it was forgotten just now, to make room
             if at < JOINED_AT_ONCE_MAX:
-                self._join(name, topic, member)
+                self._join(topic, member)
             else:
                 topic.unjoined[member] = None
                 self._owed.append((name, member))
+        for topic in self._removed.values():
+            if parsed.matches(topic.name):
+                topic.unjoined[member] = None
 
     def steps_owed(self) -> Iterator[None]:
         """Let members join, in steps, that have not joined all topics at once; yields after each step.
@@ -137,7 +146,7 @@ class Audience:
                 name, member = self._owed.popleft()
                 topic = self._topics.get(name)
                 if topic is not None and member in topic.unjoined:
-                    self._join(name, topic, member)
+                    self._join(topic, member)
             yield
 
     def steps_before(self, name: str) -> Iterator[None]:
@@ -147,10 +156,10 @@ class Audience:
         """
         if name not in self._registry.topics:
             return
-        topic = self._met(name)
+        topic = self._met(self._registry.topics[name])
         while topic.unjoined and self._topics.get(name) is topic:
             for member in list(islice(topic.unjoined, STEP_MEMBERS)):
-                self._join(name, topic, member)
+                self._join(topic, member)
             yield
 
     @property
@@ -161,6 +170,11 @@ class Audience:
     def wants(self, name: str) -> bool:
         """Return whether a member may want events of this topic."""
         return bool(self._of_more_topics) or name in self._of_one_topic
+
+    def wanting(self, name: str) -> list[int]:
+        """Return the members whose pattern matches a topic, in order."""
+        more = [each for each in self._of_more_topics if self._members[each][0].matches(name)]
+        return sorted([*self._of_one_topic.get(name, ()), *more])
 
     def is_ready(self, name: str) -> bool:
         """Return whether an event of this topic can be matched in one step."""
@@ -185,7 +199,7 @@ class Audience:
             if size > PREPARED_BYTES_MAX and not pattern.is_exact:
                 break
             if self.is_ready(name):
-                self._topic(name)
+                self._topic(known[name])
 
     def joined_topics(self, member: int) -> int:
         """Return how many topics a member may have joined, at most: removing it takes as long."""
@@ -203,7 +217,7 @@ class Audience:
             alike.discard(member)
             if not alike:
                 del self._of_one_topic[str(pattern)]
-        for topic in [self._topics[name] for name in pattern.among(self._topics)]:
+        for topic in [*(self._topics[name] for name in pattern.among(self._topics)), *self._removed.values()]:
             topic.misfits.discard(member)
             topic.unjoined.pop(member, None)
             if member in topic.joined:
@@ -231,8 +245,8 @@ class Audience:
             if members is not None and len(members):
                 yield _ONLY_ROW, members
             return
-        for name, rows, part in _by_topic(batch):
-            topic = self._topic(name)
+        for schemas, rows, part in self._by_topic(batch):
+            topic = self._topic(schemas)
             sets = _match(topic, part, otherwise=0)
             # For so few numbers a Python set is faster than np.unique.
             for match_set in sorted(set(sets.tolist()) - {0}):
@@ -240,10 +254,13 @@ class Audience:
                 yield (rows if chosen.all() else rows[chosen]), topic.matcher.members(match_set)
 
     def match_sets(self, batch: EventBatch) -> Iterator[tuple[str, Rows, Sets, Matcher]]:
-        """Yields for each topic its rows, the match set of each row, and the matcher with their members."""
-        for name, rows, part in _by_topic(batch):
-            topic = self._topic(name)
-            yield name, rows, _match(topic, part, otherwise=0), topic.matcher
+        """Yields for each topic its rows, the match set of each row, and the matcher with their members.
+
+        A topic comes once for each of its creations of which there are events.
+        """
+        for schemas, rows, part in self._by_topic(batch):
+            topic = self._topic(schemas)
+            yield topic.name, rows, _match(topic, part, otherwise=0), topic.matcher
 
     def wanted(self, batch: EventBatch) -> Bools:
         """wanted[row]: some member wants the event, or it cannot be ruled out that one does.
@@ -253,11 +270,12 @@ class Audience:
         """
         wanted = np.zeros(batch.count, np.bool_)
         for name, rows, part in _by_topic(batch):
-            if name not in self._registry.topics or self.unknown_from(part) is not None:
+            if self.unknown_from(part) is not None:
                 wanted[rows] = any(pattern.matches(name) for pattern, _ in self._members.values())
                 continue
-            topic = self._topic(name)
-            wanted[rows] = bool(topic.misfits) or _match(topic, part, otherwise=1) != 0
+            for schemas, of_part, piece in self._by_creation(name, part):
+                topic = self._topic(schemas)
+                wanted[rows[of_part]] = bool(topic.misfits) or _match(topic, piece, otherwise=1) != 0
         return wanted
 
     def chosen(self, member: int, batch: EventBatch) -> Bools:
@@ -275,26 +293,57 @@ class Audience:
         """
         at, _, _, _, key_bytes, _ = PRELUDE.unpack_from(batch.body.data)
         shape = batch.shapes[at]
-        single = self._topic(shape.topic).single(shape.fingerprint)
+        schemas = self._registry.of_event(*shape)
+        assert schemas is not None, "unknown_from comes first"
+        single = self._topic(schemas).single(shape.fingerprint)
         if single is None:
             return None
         return single, bytes(batch.body.data[PRELUDE.size : len(batch.body) - key_bytes])
 
     def _is_known(self, topic: str, fingerprint: int) -> bool:
-        return topic in self._registry.topics and fingerprint in self._registry.schemas
+        known = topic in self._registry.topics or topic in self._registry.removed
+        return known and fingerprint in self._registry.schemas
 
-    def _topic(self, name: str) -> _Topic:
-        """The topic of this name, which all members that want it have joined."""
-        found = self._met(name)
+    def _by_topic(self, batch: EventBatch) -> Iterator[tuple[TopicSchemas, Rows, EventBatch]]:
+        """Yields each creation of a topic that the batch has events of, with its rows and a batch of them."""
+        for name, rows, part in _by_topic(batch):
+            for schemas, of_part, piece in self._by_creation(name, part):
+                yield schemas, rows[of_part] if piece is not part else rows, piece
+
+    def _by_creation(self, name: str, part: EventBatch) -> Iterator[tuple[TopicSchemas, Rows, EventBatch]]:
+        """The same for a batch of events of one topic."""
+        if name not in self._registry.removed:
+            yield self._registry.topics[name], np.arange(part.count), part
+            return
+        shapes: dict[TopicSchemas, list[int]] = {}
+        for index, shape in enumerate(part.shapes):
+            schemas = self._registry.of_event(*shape) if shape.topic == name else None
+            if schemas is not None:
+                shapes.setdefault(schemas, []).append(index)
+        of_shape = part.prelude("shape")
+        for schemas, indices in shapes.items():
+            rows = np.flatnonzero(np.isin(of_shape, indices))
+            if len(rows):
+                yield schemas, rows, part if len(rows) == part.count else part.take(rows)
+
+    def _topic(self, schemas: TopicSchemas) -> _Topic:
+        """The topic of these versions, which all members that want it have joined."""
+        found = self._met(schemas)
         for member in list(found.unjoined):
-            self._join(name, found, member)
+            self._join(found, member)
         return found
 
-    def _met(self, name: str) -> _Topic:
-        """The topic of this name, as its newest schema has it; members may still have to join it."""
-        found, reader = self._topics.pop(name, None), self._registry.topics[name].reader
+    def _met(self, schemas: TopicSchemas) -> _Topic:
+        """The topic as its newest schema has it; members may still have to join it."""
+        if self._registry.topics.get(schemas.topic) is not schemas:
+            return self._met_removed(schemas)
+        name = schemas.topic
+        found, reader = self._topics.pop(name, None), schemas.reader
+        if found is not None and found.creation != schemas.creation:
+            self._held_bytes -= found.held_bytes
+            found = None  # the topic was removed and created again
         if found is None:
-            found = _Topic(reader)
+            found = _Topic(schemas)
             self._held_bytes += found.held_bytes
             joining = self._of_one_topic.get(name, set()) | self._of_more_topics
             found.unjoined = dict.fromkeys(sorted(joining))
@@ -310,6 +359,20 @@ class Audience:
         self._make_room(name)
         return found
 
+    def _met_removed(self, schemas: TopicSchemas) -> _Topic:
+        key = (schemas.topic, schemas.creation)
+        found = self._removed.pop(key, None)
+        if found is None or found.reader is not schemas.reader:
+            self._held_bytes -= found.held_bytes if found is not None else 0
+            found = _Topic(schemas)
+            self._held_bytes += found.held_bytes
+            joining = self._of_one_topic.get(found.name, set()) | self._of_more_topics
+            found.unjoined = dict.fromkeys(sorted(joining))
+        self._removed[key] = found
+        while len(self._removed) > REMOVED_MAX:
+            self._held_bytes -= self._removed.pop(next(iter(self._removed))).held_bytes
+        return found
+
     def _make_room(self, name: str) -> None:
         """Forget matchers that were not used for the longest time, but not that of `name`, if all are large.
 
@@ -319,13 +382,13 @@ class Audience:
             oldest = next(each for each in self._topics if each != name)
             self._held_bytes -= self._topics.pop(oldest).held_bytes
 
-    def _join(self, name: str, topic: _Topic, member: int) -> None:
+    def _join(self, topic: _Topic, member: int) -> None:
         topic.unjoined.pop(member, None)
         pattern, selector = self._members[member]
-        if not pattern.matches(name) or member in topic.joined:
+        if not pattern.matches(topic.name) or member in topic.joined:
             return
         try:
-            parsed = Selector.fitting(selector, topic.reader, name)
+            parsed = Selector.fitting(selector, topic.reader, topic.name)
         except TidemarkError:
             parsed = None
         if parsed is None:
@@ -335,7 +398,7 @@ class Audience:
         topic.joined.add(member)
         topic.singles.clear()
         self._held_bytes += MEMBER_BYTES
-        self._make_room(name)
+        self._make_room(topic.name)
 
 
 def _members(single: SingleMatcher, message: bytes) -> Members | None:

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from tidemark.errors import SchemaSyntaxError
-from tidemark.message.names import name_problem
 from tidemark.message.text import KEYWORDS
 from tidemark.message.types import (
     DECIMAL,
@@ -34,6 +33,7 @@ from tidemark.message.types import (
     Type,
     Variant,
     decimal,
+    name_problem,
     optional,
 )
 

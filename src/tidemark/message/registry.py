@@ -2,7 +2,8 @@
 
 A topic is either *declared* or *open*. A declared topic has one schema, and each new version is checked
 against the versions before it. Of an open topic every shape that was ever published is a version, and the
-topic is read through the least schema that all of them fit.
+topic is read through the least schema that all of them fit. A topic that was removed keeps its versions:
+events of that time are read through them, also when the topic was created again since (`generations`).
 
 A topic may have thousands of versions. The registry keeps their texts; what is made of a text to read and
 write messages takes a hundred times the memory, so it is made for the schemas that are used and kept for
@@ -11,7 +12,7 @@ those used last. A new version costs time proportional to that version.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from weakref import ReferenceType, ref
@@ -20,6 +21,7 @@ from tidemark.errors import SchemaError, TidemarkError
 from tidemark.message.batches.reader import EventReader
 from tidemark.message.evolve import SchemaHistory
 from tidemark.message.foreign.infer import ShapeUnion
+from tidemark.message.generations import creation_of, is_removed, removal_of
 from tidemark.message.schema import Schema, fingerprint_of
 from tidemark.message.types import EMPTY, Tuple
 
@@ -132,10 +134,14 @@ class Registry:
         #: fingerprint -> schema. Shared by reference with the `EventReader` of every topic, which finds new
         #: schemas in it as they are added; only `add` and the topics change it.
         self.schemas = SchemaTexts()
-        #: Read by matching.audience; only `declare` and `open` change it.
+        #: The topics that exist. Read by matching.audience; only `declare`, `open` and `remove` change it.
         self.topics: dict[str, TopicSchemas] = {}
+        #: topic -> creation -> its versions, of creations that are removed
+        self.removed: dict[str, dict[int, TopicSchemas]] = {}
+        #: how often a topic has come to exist
+        self.creations = 0
         #: readers that are kept although nobody may hold them, the one used longest ago first
-        self._readers: dict[str, EventReader] = {}
+        self._readers: dict[tuple[str, int], EventReader] = {}
         self._readers_bytes = 0
 
     def add(self, schema: Schema) -> Schema:
@@ -145,23 +151,88 @@ class Registry:
         """
         return self.schemas.add(schema)
 
-    def declare(self, topic: str, schema: Schema) -> TopicSchemas:
+    def generation(self, topic: str) -> int:
+        """Return the newest generation of a topic that is known; 0 if it was never created."""
+        found = self.topics.get(topic)
+        if found is not None:
+            return found.creation
+        removed = self.removed.get(topic)
+        return removal_of(max(removed)) if removed else 0
+
+    def of_creation(self, topic: str, creation: int) -> TopicSchemas | None:
+        """Return the versions of one creation of a topic, removed or not; None if it is not known."""
+        found = self.topics.get(topic)
+        if found is not None and found.creation == creation:
+            return found
+        return self.removed.get(topic, {}).get(creation)
+
+    def creations_of(self, topic: str) -> list[TopicSchemas]:
+        """Return all creations of a topic, oldest first; the last one exists unless it is removed."""
+        removed = self.removed.get(topic, {})
+        found = self.topics.get(topic)
+        return [removed[each] for each in sorted(removed)] + ([found] if found is not None else [])
+
+    def of_event(self, topic: str, fingerprint: int) -> TopicSchemas | None:
+        """Return the versions that an event is read by: of the newest creation that has its schema.
+
+        Where none has, it is the newest creation. None if the topic is not known.
+        """
+        found = self.topics.get(topic)
+        if topic not in self.removed or (found is not None and fingerprint in found.texts):
+            return found
+        creations = self.creations_of(topic)
+        return next((each for each in reversed(creations) if fingerprint in each.texts), creations[-1])
+
+    def remove(self, topic: str, generation: int) -> None:
+        """Take note that a creation of a topic is removed, with those before it, known or not."""
+        creation = creation_of(generation)
+        found = self.of_creation(topic, creation)
+        if found is None:
+            found = TopicSchemas(self, topic, is_open=False, creation=creation)
+        newest = self.topics.get(topic)
+        if newest is not None and newest.creation <= creation:
+            self.removed.setdefault(topic, {})[newest.creation] = self.topics.pop(topic)
+        self.removed.setdefault(topic, {})[creation] = found
+
+    def declare(self, topic: str, schema: Schema, generation: int = 0) -> TopicSchemas:
         """Create a declared topic, or give it a new version; an open topic becomes a declared one.
 
-        SchemaError if the schema is no tuple, or if shapes of an open topic do not fit it;
-        IncompatibleSchemaError if an earlier version does not allow this one. The registry is unchanged then.
+        A version may be of a creation that is removed: it is added to the versions of that one. SchemaError
+        if the schema is no tuple, or if shapes of an open topic do not fit it; IncompatibleSchemaError if an
+        earlier version does not allow this one. The registry is unchanged then.
         """
-        known = self.topics.get(topic)
+        known = self.of_creation(topic, creation_of(generation))
         if known is not None and known.is_open:
             found = self._closed(known, schema)
         else:
-            found = self._topic(topic, is_open=False).register(schema)
-        self.topics[topic] = found
+            found = self._topic(topic, generation, is_open=False).register(schema)
+        self._put(found, generation)
         return found
+
+    def take(self, topic: str, schemas: Iterable[Schema], generation: int, *, is_open: bool) -> None:
+        """Add a creation of a topic with all its versions; SchemaError if they do not fit each other."""
+        found = TopicSchemas(self, topic, is_open=is_open, creation=creation_of(generation))
+        for schema in schemas:
+            found.register(schema)
+        self._put(found, generation)
+
+    def _put(self, found: TopicSchemas, generation: int) -> None:
+        """Keep the versions of a creation, which exists unless it is removed or a later one is known."""
+        topic, creation = found.topic, found.creation
+        newest = self.topics.get(topic)
+        if creation in self.removed.get(topic, {}) or creation < creation_of(self.generation(topic)):
+            self.removed.setdefault(topic, {})[creation] = found
+        else:
+            if newest is not None and newest.creation != creation:
+                self.removed.setdefault(topic, {})[newest.creation] = newest
+            self.creations += newest is None or newest.creation != creation
+            self.topics[topic] = found
+        if is_removed(generation):
+            self.remove(topic, generation)
 
     def _closed(self, known: TopicSchemas, schema: Schema) -> TopicSchemas:
         """The open topic as a declared one: its shapes are versions now, and `schema` is the newest."""
-        found = TopicSchemas(self, known.topic, is_open=False)
+        found = TopicSchemas(self, known.topic, is_open=False, creation=known.creation)
         try:
             for shape in [each for each in known.versions if each != schema]:
                 found.register(shape)
@@ -172,32 +243,35 @@ class Registry:
                 "declare the fields as its shapes have them (`tidemark topic show`), or use another topic"
             ) from error
 
-    def open(self, topic: str, shape: Schema | None = None) -> TopicSchemas:
-        """Create an open topic, or add a shape to it.
+    def open(self, topic: str, shape: Schema | None = None, generation: int = 0) -> TopicSchemas:
+        """Create an open topic, or add a shape to it, as `declare` does.
 
         SchemaError if the topic is declared, or if all shapes together would have too many fields.
         """
-        found = self._topic(topic, is_open=True)
+        found = self._topic(topic, generation, is_open=True)
         if shape is not None:
             found.register(shape)
-        self.topics[topic] = found
+        self._put(found, generation)
         return found
 
-    def keep_reader(self, topic: str, reader: EventReader) -> None:
+    def keep_reader(self, topic: TopicSchemas, reader: EventReader) -> None:
         """Keep the reader of a topic, which was used just now, and let go of those used longest ago."""
-        before = self._readers.pop(topic, None)
+        key = (topic.topic, topic.creation)
+        before = self._readers.pop(key, None)
         self._readers_bytes += len(reader.schema.text)
         self._readers_bytes -= len(before.schema.text) if before is not None else 0
-        self._readers[topic] = reader
+        self._readers[key] = reader
         while self._readers_bytes > READERS_BYTES_MAX and len(self._readers) > 1:
             oldest = self._readers.pop(next(iter(self._readers)))
             self._readers_bytes -= len(oldest.schema.text)
 
-    def _topic(self, topic: str, *, is_open: bool) -> TopicSchemas:
-        """The topic of this name. A new one is not in the registry yet: its first version may be refused."""
-        found = self.topics.get(topic)
-        if found is None:
-            return TopicSchemas(self, topic, is_open=is_open)
+    def _topic(self, topic: str, generation: int, *, is_open: bool) -> TopicSchemas:
+        """A creation of a topic. A new one is not in the registry yet: its first version may be refused."""
+        creation = creation_of(generation)
+        found = self.of_creation(topic, creation)
+        # Of a creation whose removal came before its versions, it is not known whether it was open.
+        if found is None or (not found.texts and creation in self.removed.get(topic, {})):
+            return TopicSchemas(self, topic, is_open=is_open, creation=creation)
         if found.is_open != is_open:
             kind = "open" if found.is_open else "declared"
             raise SchemaError(f"the topic {topic!r} is {kind} and stays so")
@@ -205,12 +279,14 @@ class Registry:
 
 
 class TopicSchemas:
-    """The versions of one topic's schema, oldest first."""
+    """The versions of the schema of one creation of a topic, oldest first."""
 
-    def __init__(self, registry: Registry, topic: str, *, is_open: bool) -> None:
+    def __init__(self, registry: Registry, topic: str, *, is_open: bool, creation: int = 0) -> None:
         self._registry = registry
         self.topic = topic
         self.is_open = is_open
+        #: the generation that these versions were declared in, an even number
+        self.creation = creation
         #: fingerprint -> text of every version, oldest first
         self.texts: dict[int, str] = {}
         #: bytes of all texts
@@ -263,7 +339,7 @@ class TopicSchemas:
     def _read_through(self, schema: Schema) -> EventReader:
         reader = EventReader(schema, self._registry.schemas, is_open=self.is_open)
         self._reader = ref(reader)
-        self._registry.keep_reader(self.topic, reader)
+        self._registry.keep_reader(self, reader)
         return reader
 
     def register(self, schema: Schema) -> TopicSchemas:

@@ -190,3 +190,14 @@ def names_of(fields: tuple[Field, ...]) -> tuple[str, ...]:
 def path_text(path: Path) -> str:
     """A path as a selector writes it: joined by dots, names that are no identifiers in double quotes."""
     return ".".join(part if part.isidentifier() else '"' + part.replace('"', '""') + '"' for part in path)
+
+
+def name_problem(name: object) -> str | None:
+    """Why `name` cannot be the name of a field, a case or a schema; None when it can."""
+    if not isinstance(name, str):
+        return f"a name is a string, not {type(name).__name__}"
+    if not name.isprintable() and any(ch < " " or "\ud800" <= ch <= "\udfff" for ch in name):
+        return "a name has no control characters and no lone surrogates"
+    if not 1 <= len(name.encode()) <= NAME_BYTES_MAX:
+        return f"a name has 1 to {NAME_BYTES_MAX} bytes"
+    return None

@@ -25,6 +25,7 @@ from tidemark.wire.answers import (
     Assignment,
     BrokerStatus,
     ConnectionStatus,
+    EngineStatus,
     LinkStatus,
     OverlayText,
     Route,
@@ -166,6 +167,11 @@ def _access(node: Node) -> AccessText:
     return AccessText(node.config.broker.name, "accounts", document.version, document.digest, document.text)
 
 
+def _engines(node: Node) -> tuple[EngineStatus, ...]:
+    current = node.engine_reports.current
+    return () if current is None else (current,)
+
+
 def _natural(found: object) -> int:
     """Return a number of bytes in a file; ValueError if it is none."""
     if isinstance(found, int) and 0 <= found <= FILE_BYTES_MAX:
@@ -280,6 +286,7 @@ def _assignment(node: Node) -> Assignment:
 QUESTIONS: Mapping[str, Callable[[Node], object]] = {
     answers.ACCESS.what: _access,
     answers.ASSIGNMENT.what: _assignment,
+    answers.ENGINE.what: _engines,
     answers.CONFIG.what: _config,
     answers.LINKS.what: _links,
     answers.METRICS.what: _metrics,

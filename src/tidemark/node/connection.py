@@ -26,12 +26,11 @@ from tidemark.broker.preparation import Steps, Work
 from tidemark.errors import WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.node.logs import Log
-from tidemark.node.security.audit_log import told_of
+from tidemark.node.security.audit_log import is_audited, told_of
 from tidemark.node.security.introduction import Introduction
 from tidemark.node.sockets import bound_kernel_queue, keep_alive, observed
 from tidemark.node.turns.turn_taking import TurnTaking
 from tidemark.node.turns.turns import Rate
-from tidemark.wire.answers import RIGHTS
 from tidemark.wire.codec import Encode, encode, encoder_for, encoder_for_link, size_of
 from tidemark.wire.frames import (
     Ack,
@@ -340,6 +339,8 @@ class Connection(TurnTaking):
                             Refused("subscribe", frame.name, "draining", notice.reason, notice.addresses)
                         )
                         continue
+                elif isinstance(frame, Topic):
+                    self._audited(frame)
                 said.append(cast(ClientFrame, frame))
             elif isinstance(frame, Ping):
                 self._answer(Pong(frame.stamp))
@@ -492,11 +493,11 @@ class Connection(TurnTaking):
             "denied", who=who, address=self.address, request=frame.what, name=frame.name, reason=frame.reason
         )
 
-    def _audited(self, ask: Ask) -> None:
+    def _audited(self, frame: Ask | Topic) -> None:
         """Note in the audit log that somebody changes something that not everybody may change."""
-        if self.principal is not None and RIGHTS.get(ask.what) in ("administer", "pipeline"):
+        if self.principal is not None and is_audited(frame):
             self._server.security.audit.write(
-                "asked", who=self.principal.name, address=self.address, question=ask.what, **told_of(ask)
+                "asked", who=self.principal.name, address=self.address, **told_of(frame)
             )
 
     def say(self, frame: Overlay | Access) -> None:

@@ -60,6 +60,10 @@ DISK_BUSY_SECONDS_MAX = 10.0
 ALARM_SECONDS = 1.0
 #: Subscribers wait for the archive during so many looks before that is an alarm.
 STUCK_LOOKS = 10
+RULES_MISFIT = (
+    "{} times a rule of access fits no event of a topic, which is closed by it: "
+    "`tidemark access plan` says which"
+)
 NO_PIPELINE = (
     "subscribers wait for history that only the archive has, and no pipeline is connected: start "
     "`tidemark pipeline archive`, or set retention.recall to no, which tells them of a gap"
@@ -131,6 +135,8 @@ class Node:
         #: alarms that were logged when they appeared, those about the archive, and what the latter come from
         self._alarms_told: tuple[str, ...] = ()
         self._archive_alarms: tuple[str, ...] = ()
+        #: the alarm about rules of access that fit no event of a topic
+        self._rule_alarms: tuple[str, ...] = ()
         self._stuck_looks = 0
         self._archive_watch = ArchiveWatch(config.retention.max_bytes)
         #: of the process that writes the archive
@@ -169,7 +175,7 @@ class Node:
     @property
     def alarms(self) -> tuple[str, ...]:
         """What an administrator should look at: one sentence each."""
-        return (*self._store.alarms, *self._archive_alarms)
+        return (*self._store.alarms, *self._archive_alarms, *self._rule_alarms)
 
     async def _open(self) -> None:
         config = self.config
@@ -317,6 +323,9 @@ class Node:
             *((NO_PIPELINE,) if self._stuck_looks > STUCK_LOOKS else ()),
             *(text for text in waiting if text is not None),
         )
+        # The names of roles and topics are not for everybody who may see /health.
+        misfits = self.runtime.broker.rule_misfits()
+        self._rule_alarms = (RULES_MISFIT.format(misfits),) if misfits else ()
         told, self._alarms_told = self._alarms_told, self.alarms
         for text in self._alarms_told:
             if text not in told:

@@ -69,7 +69,7 @@ class TableStore:
 
     def topics(self) -> list[Topic]:
         """Returns all topics."""
-        return [Topic(row.topic, row.is_open, row.schemas) for row in self._tables.topics()]
+        return [Topic(row.topic, row.is_open, row.schemas, row.generation) for row in self._tables.topics()]
 
     def save_subscription(self, effect: SaveSubscription) -> None:
         """Create a subscription, or replace it. Raises DiskFailedError if too many rows wait for room."""
@@ -97,9 +97,9 @@ class TableStore:
         self._tables.release(effect.subscriber, effect.token)
 
     def save_topic(self, effect: SaveTopic) -> None:
-        """Create a topic, or add versions to it. Raises DiskFailedError if too many rows wait for room."""
+        """Create or remove a topic, or add versions to it. DiskFailedError if too many rows wait for room."""
         self._check_room()
-        self._tables.put_topic(TopicRow(effect.topic, effect.is_open, effect.schemas))
+        self._tables.put_topic(TopicRow(effect.topic, effect.is_open, effect.schemas, effect.generation))
 
     def hosts(self) -> dict[str, dict[str, int]]:
         """Returns pubend -> the brokers that may have subscribers of it -> the oldest row that counts."""

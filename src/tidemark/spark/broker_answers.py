@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from tidemark.errors import ConfigError
+from tidemark.message.generations import creation_of
 from tidemark.wire.answers import PubendStatus, TopicStatus
 
 
@@ -35,10 +36,15 @@ def merged_pubends(answers: Iterable[tuple[str, Sequence[PubendStatus]]]) -> lis
 
 
 def merged_topics(answers: Iterable[Sequence[TopicStatus]]) -> tuple[TopicStatus, ...]:
-    """The topics of several answers by name, each with all versions of its schema that an answer has."""
-    found: dict[str, TopicStatus] = {}
+    """The topics of several answers by name, each with all versions of its schema that an answer has.
+
+    A topic that was removed and created again is there once for each creation, the newest last.
+    """
+    found: dict[tuple[str, int], TopicStatus] = {}
     for topics in answers:
         for each in topics:
-            before = found.get(each.topic, each).schemas
-            found[each.topic] = replace(each, schemas=tuple(dict.fromkeys([*before, *each.schemas])))
-    return tuple(found[name] for name in sorted(found))
+            key = (each.topic, creation_of(each.generation))
+            before = found.get(key, each)
+            schemas = tuple(dict.fromkeys([*before.schemas, *each.schemas]))
+            found[key] = replace(each, schemas=schemas, generation=max(before.generation, each.generation))
+    return tuple(found[key] for key in sorted(found))

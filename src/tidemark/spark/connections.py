@@ -15,7 +15,8 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Protocol, TypeVar
 
@@ -183,6 +184,31 @@ def retrying_client(broker: str, retry_seconds: float) -> BrokerReader:
     """A connection to one broker or several, which waits `retry_seconds` for a broker that is away."""
     urls = urls_of(broker)
     return RetryingClient(urls[0], retry_seconds) if len(urls) == 1 else RetryingClients(urls, retry_seconds)
+
+
+#: Connections that a process keeps for its next task; see `kept_client`.
+KEPT_MAX = 4
+_kept: dict[tuple[str, float], BrokerReader] = {}
+
+
+@contextmanager
+def kept_client(broker: str, retry_seconds: float) -> Iterator[BrokerReader]:
+    """A connection as of `retrying_client`, which stays open for the next task in this process.
+
+    Spark uses a Python process for one task after the other, and ends it when it was idle for a minute; to
+    connect takes longer than to read a small batch. A connection on which something failed is not kept.
+    """
+    key = broker, retry_seconds
+    client = _kept.pop(key, None) or retrying_client(broker, retry_seconds)
+    try:
+        yield client
+    except BaseException:
+        client.close()
+        raise
+    if key in _kept or len(_kept) >= KEPT_MAX:
+        client.close()
+    else:
+        _kept[key] = client
 
 
 class RetryingClients:

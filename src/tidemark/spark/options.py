@@ -27,7 +27,7 @@ NAME_BYTES_MAX = 64
 _BATCH_MAX = 10**18
 
 _SOURCE = (
-    "broker", "topic", "selector", "start", "columns", "failOnGap", "maxEventsPerTrigger", "archive",
+    "broker", "topic", "selector", "start", "end", "columns", "failOnGap", "maxEventsPerTrigger", "archive",
     "pushFilters", "retrySeconds",
 )  # fmt: skip
 _SINK = (
@@ -45,8 +45,8 @@ D = TypeVar("D")
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """Where reading starts; one of the three is given.
+class ReadPoint:
+    """Where reading starts or ends; one of the three is given.
 
     `at` the earliest or latest event there is, `after` a checkpoint token, or after one tick in every pubend.
     """
@@ -63,7 +63,9 @@ class SourceOptions:
     broker: str
     topic: str
     selector: str = ""
-    start: Start = Start("earliest")
+    start: ReadPoint = ReadPoint("earliest")
+    #: of a batch read: nothing beyond is read
+    end: ReadPoint = ReadPoint("latest")
     #: names of columns; None for all
     columns: tuple[str, ...] | None = None
     fail_on_gap: bool = True
@@ -101,7 +103,8 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
         broker=options.required("broker", "tidemark://127.0.0.1:7676", _urls),
         topic=options.required("topic", "trades.>", _pattern),
         selector=options.get("selector", _selector, ""),
-        start=options.get("start", parse_start, Start("earliest")),
+        start=options.get("start", parse_point, ReadPoint("earliest")),
+        end=options.get("end", _end, ReadPoint("latest")),
         columns=options.get("columns", _names, None),
         fail_on_gap=options.get("failOnGap", _boolean, True),
         events_per_trigger_max=options.get("maxEventsPerTrigger", _count, None),
@@ -146,26 +149,33 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     )
 
 
-def parse_start(text: str) -> Start:
+def parse_point(text: str) -> ReadPoint:
     """`earliest`, `latest`, a checkpoint token as text or JSON, or a time in ISO 8601.
 
     A time without a zone is UTC. Reading starts with the events of that microsecond. Raises ConfigError.
     """
     if text == "earliest":
-        return Start("earliest")
+        return ReadPoint("earliest")
     if text == "latest":
-        return Start("latest")
+        return ReadPoint("latest")
     if text.startswith("{"):
-        return Start(after=CheckpointToken.from_json(text))
+        return ReadPoint(after=CheckpointToken.from_json(text))
     if text.startswith("tm1."):
-        return Start(after=CheckpointToken.parse(text))
+        return ReadPoint(after=CheckpointToken.parse(text))
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigError(
             f"{text!r} is neither earliest, latest, a checkpoint token nor a time like 2026-01-31T12:00:00Z"
         ) from None
-    return Start(tick=microseconds(moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - 1)
+    return ReadPoint(tick=microseconds(moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - 1)
+
+
+def _end(text: str) -> ReadPoint:
+    """Where reading ends; a time is the first that is not read."""
+    if text == "earliest":
+        raise ConfigError("reading ends at latest, a checkpoint token or a time like 2026-01-31T12:00:00Z")
+    return parse_point(text)
 
 
 class _Options:

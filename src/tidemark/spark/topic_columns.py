@@ -3,8 +3,9 @@
 `make_topic_columns` fixes the reader's schema when a query is made: the newest version of a declared topic,
 the least schema that all shapes of an open topic fit, or the union of the schemas of several topics. Events
 written in other versions, also in versions that appear later, are read by that schema: fields that it does
-not have are ignored, fields that an event does not have are NULL. `TopicColumnReader` turns event batches
-into record batches with these columns.
+not have are ignored, fields that an event does not have are NULL. A topic that was removed and created again
+counts as several topics, so that events of all its creations are there. `TopicColumnReader` turns event
+batches into record batches with these columns.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ def make_topic_columns(
     if not chosen:
         raise ConfigError(f"no topic matches {pattern!r}: create it first, or correct it", key="topic")
     registry = _registry(chosen)
-    found = [registry.topics[each.topic] for each in chosen]
+    chosen_names = dict.fromkeys(each.topic for each in chosen)
+    found = [creation for name in chosen_names for creation in registry.creations_of(name)]
     _check_selector(found, selector)
     schema = found[0].reader.schema if len(found) == 1 else _merged(found)
     names = _checked_columns(schema, columns, gaps=gaps)
@@ -88,7 +90,7 @@ class TopicColumnReader:
         self._ask = ask
         self._registry = _registry(topic_columns.topics)
         self._reader = EventReader(Schema.parse(topic_columns.schema), self._registry.schemas, is_open=True)
-        self._matchers: dict[str, tuple[EventReader, Matcher | None]] = {}
+        self._matchers: dict[TopicSchemas, tuple[EventReader, Matcher | None]] = {}
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
@@ -132,31 +134,34 @@ class TopicColumnReader:
         A broker filters what it sends; this does the same for events that come from the archive.
         """
         self._learn(batch)
-        topics = {shape.topic for shape in batch.shapes}
+        shapes_of: dict[TopicSchemas, list[int]] = {}
+        for index, shape in enumerate(batch.shapes):
+            found = self._registry.of_event(*shape)
+            if found is not None:  # else no event has this shape
+                shapes_of.setdefault(found, []).append(index)
         of_shape = batch.prelude("shape")
         wanted: Bools = np.zeros(batch.count, np.bool_)
-        for topic in topics:
-            shapes = [index for index, shape in enumerate(batch.shapes) if shape.topic == topic]
+        for topic, shapes in shapes_of.items():
             rows = np.flatnonzero(np.isin(of_shape, shapes))
             if not len(rows):
                 continue
             wanted[rows] = self._matches(topic, batch if len(rows) == batch.count else batch.take(rows))
         return batch if wanted.all() else batch.take(wanted) if wanted.any() else None
 
-    def _matches(self, topic: str, batch: EventBatch) -> Bools:
+    def _matches(self, topic: TopicSchemas, batch: EventBatch) -> Bools:
         reader, matcher = self._matcher(topic)
         if matcher is None:
             return np.zeros(batch.count, np.bool_)
         return cast(Bools, matcher.match(reader.columns(batch)) != 0)
 
-    def _matcher(self, topic: str) -> tuple[EventReader, Matcher | None]:
+    def _matcher(self, topic: TopicSchemas) -> tuple[EventReader, Matcher | None]:
         """The topic's reader, and its matcher unless the topic does not fit the pattern or the selector."""
-        found, reader = self._matchers.get(topic), self._registry.topics[topic].reader
+        found, reader = self._matchers.get(topic), topic.reader
         if found is None or found[0] is not reader:
             matcher: Matcher | None = None
-            if TopicPattern.parse(self.topic_columns.pattern).matches(topic):
+            if TopicPattern.parse(self.topic_columns.pattern).matches(topic.topic):
                 try:
-                    selector = Selector.parse(self.topic_columns.selector, reader, topic)
+                    selector = Selector.parse(self.topic_columns.selector, reader, topic.topic)
                 except SelectorError:
                     pass
                 else:
@@ -177,11 +182,11 @@ class TopicColumnReader:
 
     def _unknown_topics(self, batch: EventBatch) -> list[str]:
         """The topics of those events of the batch whose schema is unknown here."""
-        topics, schemas = self._registry.topics, self._registry.schemas
+        schemas = self._registry.schemas
         unknown = [
             index
             for index, shape in enumerate(batch.shapes)
-            if shape.topic not in topics or shape.fingerprint not in schemas
+            if self._registry.of_event(*shape) is None or shape.fingerprint not in schemas
         ]
         if not unknown:
             return []
@@ -248,7 +253,8 @@ def _register(registry: Registry, topics: Iterable[TopicStatus]) -> None:
     for each in topics:
         for text in each.schemas:
             schema = Schema.parse(text)
-            _ = registry.open(each.topic, schema) if each.open else registry.declare(each.topic, schema)
+            add = registry.open if each.open else registry.declare
+            add(each.topic, schema, each.generation)
 
 
 def _check_selector(found: list[TopicSchemas], selector: str) -> None:

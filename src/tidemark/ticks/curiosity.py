@@ -138,7 +138,9 @@ class Curiosity:
         for piece in self._pieces[low:high]:
             if piece.tries and piece.upto <= upto:
                 took = now - piece.first
-                self._pace.answered(piece.ticks, self._under_way, took, now, is_small=is_small)
+                self._pace.answered(
+                    piece.ticks, self._under_way, took, now, tries=piece.tries, is_small=is_small
+                )
         if size > ANSWER_BYTES:
             self._span = max(1, min(self._span, (upto - base) * ANSWER_BYTES // size))
         elif size <= ANSWER_BYTES // 2 and 2 * (upto - base) >= self._span:

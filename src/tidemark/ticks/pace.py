@@ -24,6 +24,7 @@ class Pace:
         "_backoff",
         "_before",
         "_deviation",
+        "_doubted",
         "_first",
         "_idle",
         "_least",
@@ -58,6 +59,8 @@ class Pace:
         self._usual = self._deviation = 0
         #: when the limit was lowered last, and when anything was answered last
         self._shrunk = self._progress = 0
+        #: when an answer to a question that was asked several times was counted last
+        self._doubted = -self._patience_max
 
     @property
     def has_answers(self) -> bool:
@@ -68,13 +71,25 @@ class Pace:
         """A part of some answer came: those that were asked for later are on their way behind it."""
         self._progress = now
 
-    def answered(self, amount: int, under_way: int, took: int, now: int, *, is_small: bool = False) -> None:
+    def answered(
+        self, amount: int, under_way: int, took: int, now: int, *, tries: int = 1, is_small: bool = False
+    ) -> None:
         """A question for `amount` was answered `took` after it was first asked, with `under_way` in all.
 
+        `tries`: how often it was asked. If it was several times, it is not known which of them was answered,
+        and `took` has the waits in between in it, or an outage. So it is believed to have taken twice the
+        patience at the most, and of all such answers one in the time of the patience counts: patience with a
+        slow way grows step by step, and an outage does not make all later questions wait for as long.
         `is_small`: answers are so small that it is not they that fill the way. To ask for less at once would
         only make more questions.
         """
         self._progress = now
+        if tries > 1:
+            patience = self.patience_us(1)
+            if now < self._doubted + patience:
+                return
+            self._doubted = now
+            took = min(took, 2 * patience)
         if self._idle is None:
             self._idle, self._usual, self._deviation = min(took, IDLE_US), took, took // 2
         else:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tidemark.message.generations import is_removed
 from tidemark.wire.json_objects import JsonObject
 from tidemark.wire.questions import Question, Right
 
@@ -28,6 +29,13 @@ class TopicStatus(JsonObject):
     open: bool
     #: in the schema language, the oldest first
     schemas: tuple[str, ...]
+    #: of the schemas; a topic that was removed and created again is listed once for each creation
+    generation: int = 0
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether these are schemas of events that were published before the topic was removed."""
+        return is_removed(self.generation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,6 +430,8 @@ SNAPSHOT_READ = Question("snapshot_read", SnapshotPiece, "administer")
 SNAPSHOT_END = Question("snapshot_end", SnapshotEnded, "administer")
 #: Tell the broker how the engine of the archive is doing. Arguments: those of EngineStatus.
 REPORT_ENGINE = Question("report_engine", EngineStatus, "pipeline")
+#: The process that writes the archive, if it has reported itself lately; none or one.
+ENGINE = Question("engine", tuple[EngineStatus, ...], "monitor")
 #: The access document that the broker goes by.
 ACCESS = Question("access", AccessText, "administer")
 #: Change the access document. Arguments: text; base, the version that the new one takes the place of.

@@ -24,6 +24,7 @@ from tidemark.wire.frames import (
     Refused,
     Subscribe,
     Together,
+    Topic,
     Yielded,
 )
 from tidemark.wire.layouts import HEADER, HEADER_BYTES, FrameLayout, key_of
@@ -110,15 +111,29 @@ def encode(frame: Frame) -> list[Buffer]:
 
 def encoder_for(version: int) -> Encode:
     """Return what encodes frames for another side that speaks this version of the protocol."""
-    if version > 4:
+    if version > 5:
         return encode
-    older = {4: _encode_for_version_4, 3: _encode_for_version_4, 2: _encode_for_version_2}
+    older = {
+        5: _encode_for_version_5,
+        4: _encode_for_version_4,
+        3: _encode_for_version_4,
+        2: _encode_for_version_2,
+    }
     return older.get(version, _encode_for_version_1)
 
 
 def encoder_for_link(version: int) -> Encode:
     """Return what encodes frames for a broker that speaks this version of the protocol between brokers."""
-    return encode if version > 3 else _encode_for_link_3
+    if version > 4:
+        return encode
+    return _encode_for_link_4 if version == 4 else _encode_for_link_3
+
+
+def _encode_for_link_4(frame: Frame) -> list[Buffer]:
+    """Brokers of version 4 know no generations: they keep every schema, and do not hear of removals."""
+    if type(frame) is Topic and frame.generation:
+        return encode(replace(frame, generation=0)) if frame.schemas else []
+    return encode(frame)
 
 
 def _encode_for_link_3(frame: Frame) -> list[Buffer]:
@@ -131,6 +146,13 @@ def _encode_for_link_3(frame: Frame) -> list[Buffer]:
         frame = replace(frame, to="")
     if type(frame) is Heard and frame.lost:
         frame = replace(frame, lost=0)
+    return _encode_for_link_4(frame)
+
+
+def _encode_for_version_5(frame: Frame) -> list[Buffer]:
+    """Clients of version 5 know no generations: a topic that is removed they can read, and not write."""
+    if type(frame) is Topic and frame.generation:
+        frame = replace(frame, generation=0)
     return encode(frame)
 
 
@@ -142,7 +164,7 @@ def _encode_for_version_4(frame: Frame) -> list[Buffer]:
         granted = [piece for each in frame.credits for piece in encode(each)]
         bare = replace(frame, credits=())
         return granted + (encode(bare) if bare.tokens or bare.ticket else [])
-    return encode(frame)
+    return _encode_for_version_5(frame)
 
 
 def _encode_for_version_2(frame: Frame) -> list[Buffer]:

@@ -21,10 +21,8 @@ from dataclasses import dataclass, field
 
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.topic_selector import TopicSelector
-from tidemark.ticks import CheckpointToken
+from tidemark.ticks import CheckpointToken, Range
 from tidemark.wire.security.frames import Login, Proof, SecurityFrame
-
-Range = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,7 @@ class Hello:
     incarnation: int
     #: the versions of the protocol between brokers that the sender can speak
     oldest: int = 2
-    newest: int = 4
+    newest: int = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,12 +207,14 @@ class Together:
 class Topic:
     """A topic with all versions of its schema, oldest first; for an open topic, with all shapes met so far.
 
-    A client that sends a Topic declares it, or adds versions to it. The broker answers with the whole Topic.
+    A client declares a topic with it, adds versions, or removes it; the broker answers with the whole Topic.
     """
 
     topic: str
     is_open: bool
     schemas: tuple[str, ...]
+    #: of the schemas (`message.generations`); from a client that declares, 0 stands for the one that exists
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,8 +267,8 @@ class Welcome:
 class Describe:
     """Asks for the schemas of a topic; the answer is a Topic, without schemas if there is no such topic.
 
-    With `shapes`, the answer for an open topic has only those of them that the broker knows; for a declared
-    topic it has all versions in any case.
+    With `shapes`, the answer is of the newest creation that has one of them, or of the newest one. Of an open
+    topic it has only those shapes that the broker knows; of a declared one it has all versions in any case.
     """
 
     topic: str
@@ -521,8 +521,7 @@ class Rest:
 
     Once both sides have sent it the broker closes the connection, and the client is parked: its subscriptions
     stay. A connection that ends in any other way ends the lease, since frames on their way may be lost.
-    `seconds` from the broker is how long it waits for the client from now on; from the client it means
-    nothing.
+    `seconds` from the broker is how long it waits for the client from now on; a client's means nothing.
     """
 
     seconds: int
@@ -581,10 +580,11 @@ class Refused:
 
 
 #: sequence: publish again from an earlier one; draining: the broker is to be taken away; token: it says that
-#: more was consumed than can be; login: who is there was not proved; access: connect again, rules changed.
+#: more was consumed than can be; login: who is there was not proved; access: connect again, rules changed;
+#: removed: the topic was removed.
 REFUSALS = frozenset((
     "selector", "topic", "schema", "taken", "pubend", "sequence", "full", "limit", "version",
-    "frame", "unknown", "draining", "address", "token", "login", "denied", "access",
+    "frame", "unknown", "draining", "address", "token", "login", "denied", "access", "removed",
 ))  # fmt: skip
 
 PeerFrame = (

@@ -10,14 +10,15 @@ from tidemark.message.batches.batch import BATCH_BYTES_MAX
 
 #: versions of the protocol between clients and brokers; since version 2, Refused may end with addresses;
 #: since version 3, Describe may end with the shapes that are asked for; since version 4, a broker may ask for
-#: a Login; since version 5, Subscribe may end with the last broker, and Ack with credit
+#: a Login; since version 5, Subscribe may end with the last broker, and Ack with credit; since version 6,
+#: Topic may end with its generation
 PROTOCOL_OLDEST = 1
-PROTOCOL_NEWEST = 5
+PROTOCOL_NEWEST = 6
 #: versions between brokers; since version 2, Interest and Nack are by pubend and Release has a row by host;
 #: since version 3, brokers say Ways; since version 4, Together and Yielded, Claim may end with whom it is
-#: for, and Heard with what is lost
+#: for, and Heard with what is lost; since version 5, Topic may end with its generation
 LINK_OLDEST = 2
-LINK_NEWEST = 4
+LINK_NEWEST = 5
 
 #: a frame before the handshake is done; Hello, Connect, Resume, Pushing and Welcome always fit
 HANDSHAKE_BYTES_MAX = 8 << 10

@@ -9,6 +9,7 @@ from struct import Struct
 
 from tidemark.errors import WireError
 from tidemark.message.batches.batch import Buffer
+from tidemark.message.generations import GENERATION_MAX
 from tidemark.ticks import Range
 from tidemark.wire.fields import (
     ECHO,
@@ -139,7 +140,12 @@ LAYOUTS = (
     record(Ping, 1, stamp=ECHO),
     record(Pong, 2, stamp=ECHO),
     record(
-        Topic, 3, topic=NAME, is_open=FLAG, schemas=many(_SCHEMA, SCHEMAS_MAX, what="versions of a schema")
+        Topic,
+        3,
+        topic=NAME,
+        is_open=FLAG,
+        schemas=many(_SCHEMA, SCHEMAS_MAX, what="versions of a schema"),
+        generation=at_end(integer(0, GENERATION_MAX), 0),
     ),
     # The layout of Hello never changes: the versions in it decide which layouts the other frames have.
     record(

@@ -6,7 +6,7 @@ Hello and Connect carry the versions that the sender can speak, so their own lay
 from __future__ import annotations
 
 from tidemark.errors import VersionError
-from tidemark.wire.frames import Claim, Frame, Heard, Together, Ways, Yielded
+from tidemark.wire.frames import Claim, Frame, Heard, Together, Topic, Ways, Yielded
 from tidemark.wire.limits import LINK_NEWEST, LINK_OLDEST, PROTOCOL_NEWEST, PROTOCOL_OLDEST
 
 
@@ -30,6 +30,8 @@ def is_spoken(frame: Frame, version: int) -> bool:
             return version >= 4
         case Claim(to=more) | Heard(lost=more):
             return version >= 4 or not more
+        case Topic(generation=more):
+            return version >= 5 or not more
         case Ways():
             return version >= 3
         case _:

@@ -68,11 +68,20 @@ def test_a_broker_is_secured_in_one_command_and_used_by_its_context(
             ("added", "role", "guest"),
             ("added", "user", "guest"),
         }
+        assert planned["misfits"] == []
         assert "version 1" in call(*use, "access", "apply", str(file)).output
         tried = json.loads(call(*use, "access", "test", "guest", "t", "--where", "n < 9", "--json").output)
         assert tried["sees"] == "n < 9 AND n > 3"
         assert not tried["publish"]
         call(*use, "access", "test", "guest", "secrets", code=1)
+        file.write_text(
+            whole + '\n[roles.guest]\nsubscribe = ["t"]\nread."t" = "m = :user"\nhide."t" = ["n"]\n'
+        )
+        (wrong,) = json.loads(call(*use, "access", "plan", str(file), "--json", code=2).output)["misfits"]
+        assert (wrong["rule"], wrong["topic"]) == ('roles.guest.read."t"', "t")
+        assert "no field `m`" in wrong["reason"]
+        assert "does not fit the topic t" in call(*use, "access", "apply", str(file)).output
+        assert "closed by it" in call(*use, "access", "plan").output
 
 
 def test_a_second_start_uses_what_the_first_one_made(tmp_path: Path) -> None:

@@ -181,12 +181,19 @@ def test_the_audit_log_says_who_came_and_what_was_refused_and_no_secret(tmp_path
                 await connect(f"tidemark://{node.address}", user="alice", password="wrong")
             found = await ops.ask(ACCESS)
             await ops.ask(PROPOSE_ACCESS, text=found.text + "\n", base=0)
+        async with client_of(node, "paula") as paula, client_of(node, "bob") as bob:
+            await paula.create_topic("t.x", "[n: int]")
+            with pytest.raises(RefusedError, match="may not declare or remove the topic"):
+                await bob.remove_topic("t.x")
+            await paula.remove_topic("t.x")
         path = tmp_path / "data" / "audit.log"
         text = path.read_text()
         lines = [json.loads(line) for line in text.splitlines()]
         whats = [each["what"] for each in lines]
         assert {"login", "login failed", "denied", "access changed"} <= {*whats}
         assert next(each for each in lines if each["what"] == "denied")["who"] == "alice"
+        removals = [each for each in lines if each.get("question") == "remove topic"]
+        assert [(each["who"], each["topic"]) for each in removals] == [("bob", "t.x"), ("paula", "t.x")]
         assert path.stat().st_mode & 0o777 == 0o600
         for secret in (*PASSWORDS.values(), "wrong", "SCRAM-SHA-256$"):
             assert secret not in text

@@ -18,9 +18,9 @@ from tidemark.spark.archive.plan import RoundPart
 from tidemark.spark.archive.state import ArchiveState, ArchiveTopics, save_state, save_topics
 from tidemark.spark.archive.table import ArchiveTable, root_of
 from tidemark.spark.archive.writer import PartWriter
-from tidemark.ticks import CheckpointToken
+from tidemark.ticks import CheckpointToken, Range
 from tidemark.wire.answers import TopicStatus
-from tidemark.wire.frames import Line, Range
+from tidemark.wire.frames import Line
 
 SCHEMA = Schema.parse("[n: int, kind: int]")
 TOPICS = ("news.local", "news.world", "sports")

@@ -17,6 +17,7 @@ from tidemark.spark.archive.archive import Archive
 from tidemark.spark.archive.reader import snapshot
 from tidemark.spark.history_frames.frame import tail, to_tick
 from tidemark.spark.history_frames.scan import HistoryQuery, TableScan
+from tidemark.spark.history_frames.table_function import HistoryCall, register
 from tidemark.spark.topic_columns import make_topic_columns
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 from tidemark.wire.answers import PubendStatus
@@ -186,3 +187,49 @@ def test_a_mistake_is_said_before_spark_starts(place: Place) -> None:
         history(None, "nothing", archive=place.path)
     with pytest.raises(SelectorError):
         history(None, "trades.us", "prize > 1", archive=place.path)
+
+
+@pytest.mark.spark
+def test_a_plan_shows_what_is_read_and_what_is_pushed_into_parquet(
+    spark: Any, place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = history(spark, "trades.us", "price > 30", archive=place.path)
+    late = frame.where("_time > timestamp'2026-01-01 00:00:00Z'").select("price")
+    late.explain(True)
+    shown = capsys.readouterr().out
+    assert "tidemark history of trades.us, selector [price > 30]: 1 of 2 files" in shown
+    late.explain("formatted")
+    shown = capsys.readouterr().out
+    assert "GreaterThan(`price@3`,30.0)" in shown
+    assert "GreaterThan(`_time@tick`," in shown
+    assert "ReadSchema: struct<_topic:string,_time@tick:timestamp,price@3:double>" in shown
+    assert late.count() == frame.count()
+
+
+@pytest.mark.spark
+def test_history_is_a_table_function_of_sql(spark: Any, place: Place) -> None:
+    register(spark)
+    asked = f"tidemark_history('trades.us', selector => 'price > 10', archive => '{place.path}')"
+    rows = spark.sql(f"SELECT _tick, price, leg.venue AS venue FROM {asked} ORDER BY _tick").collect()
+    found = history(spark, "trades.us", "price > 10", archive=place.path).orderBy("_tick").collect()
+    assert [(row["_tick"], row["price"]) for row in rows] == [(row["_tick"], row["price"]) for row in found]
+    assert [row["venue"] for row in rows] == [row["leg"] and row["leg"]["venue"] for row in found]
+    with pytest.raises(Exception, match="takes selector, since, until"):
+        spark.sql("SELECT * FROM tidemark_history('trades.us', where => 'price > 10')").collect()
+
+
+def test_a_call_of_the_table_function_has_the_rows_of_archive_and_broker(place: Place) -> None:
+    def ticks(**given: Any) -> list[int]:
+        call = HistoryCall.of("trades.us", columns="_tick", **given)
+        return [tick for batch in call.batches() for tick in batch.column(0).to_pylist()]
+
+    archive = str(place.path)
+    assert ticks(archive=archive) == place.ticks[:80]
+    assert ticks(archive=archive, broker=place.url) == place.ticks
+    since, until = place.ticks[60], place.ticks[100]
+    assert ticks(archive=archive, broker=place.url, since=since, until=until) == place.ticks[60:100]
+    assert ticks(archive=archive, since=since, until=until) == place.ticks[60:80]
+    # Arithmetic is tested event by event.
+    assert ticks(archive=archive, selector="price + 1 > 31") == ticks(archive=archive, selector="price > 30")
+    with pytest.raises(ConfigError, match="needs a broker, an archive, or both"):
+        HistoryCall.of("trades.us")

@@ -50,7 +50,7 @@ def reads(
     taken = snapshot(archive)
     topic_columns = make_topic_columns(taken.topics.described, topic, selector, None, gaps=False)
     scan = TableScan(taken, "news", taken.topics, HistoryQuery(topic_columns, base, upto))
-    return [([each.batches[0] for each in files], condition) for files, condition in scan.reads()]
+    return [([each.batches[0] for each in files], condition) for files, condition, _ in scan.reads()]
 
 
 def test_a_file_of_one_topic_is_not_asked_for_its_topics(archive: Path) -> None:
@@ -91,7 +91,7 @@ def test_bounds_that_are_not_there_or_not_of_topics_that_are_wanted_prove_nothin
     changed_file: DataFile = replace(first, **changed)
     doubtful = replace(taken, files={"news": (changed_file,)})
     topic_columns = make_topic_columns(taken.topics.described, LOCAL, "", None, gaps=False)
-    ((_, condition),) = TableScan(
+    ((_, condition, _),) = TableScan(
         doubtful, "news", taken.topics, HistoryQuery(topic_columns, TICK_MIN, TICK_MAX)
     ).reads()
     assert "`_topic` IN ('news.local')" in condition

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,8 @@ from tidemark.spark.archive.archive import Archive
 from tidemark.spark.options import source_options
 from tidemark.spark.source import scan as scan_module
 from tidemark.spark.source.archived import SizedRange
-from tidemark.spark.source.partitions import TickRange
+from tidemark.spark.source.explaining import explain
+from tidemark.spark.source.partitions import NewerEvents, TickRange
 from tidemark.spark.source.scan import Planner, SourceScan, topic_columns_of
 from tidemark.spark.topic_columns import TopicColumns, arrow_columns
 from tidemark.ticks import TICK_MIN, CheckpointToken
@@ -105,6 +107,28 @@ def test_events_of_older_and_of_newer_versions_are_read_by_one_schema(
     got = [(row["a"], row["b"]) for row in rows(query)]
     assert got == [(1, None), (2, "x"), (3, "y")]
     assert "c" in scan(node).topic_columns.names
+
+
+def test_a_topic_that_was_created_again_is_read_by_the_schemas_of_each_time(
+    node: LiveNode, tm: sync.Client, tmp_path: Path
+) -> None:
+    tm.create_topic("trades", "[a: int, b: double]")
+    with tm.subscribe("trades", durable="holds what is published"):
+        pass
+    tm.publish_many("trades", [{"a": 1, "b": 2.0}, {"a": 4, "b": 2.0}])
+    with Archive(node.url, tmp_path / "archive") as archive:
+        assert archive.round() is not None
+        tm.remove_topic("trades")
+        assert [row["a"] for row in rows(scan(node))] == [1, 4]
+        tm.create_topic("trades", "[a: int, b: string]")
+        tm.publish_many("trades", [{"a": 3, "b": "x"}, {"a": 5, "b": "y"}])
+        assert archive.round() is not None
+        tm.publish("trades", {"a": 6, "b": "z"})
+        for given in ({}, {"archive": str(tmp_path / "archive")}):
+            got = rows(scan(node, selector="a > 2", **given))
+            assert [row["a"] for row in got] == [4, 3, 5, 6]
+            assert [str(row["b"]).strip('"') for row in got] == ["2.0", "x", "y", "z"]
+            assert [row["a"] for row in rows(scan(node, selector="b = 'y'", **given))] == [5]
 
 
 def test_topics_of_a_pattern_are_read_together_where_the_selector_fits(
@@ -256,6 +280,23 @@ def test_the_archive_on_disk_continues_in_the_broker(node: LiveNode, tm: sync.Cl
     assert got[0]["legs"] == [{"venue": "X", "size": None}]
 
 
+def test_a_batch_read_ends_where_it_was_asked_to(node: LiveNode, tm: sync.Client, tmp_path: Path) -> None:
+    tm.create_topic("trades", SCHEMA)
+    ticks = publish(tm, 0, 10)
+    with Archive(node.url, tmp_path / "archive") as archive:
+        assert archive.round() is not None
+    ticks += publish(tm, 10, 20)
+    for last in (5, 14):
+        end = CheckpointToken({"main": ticks[last]}).to_json()
+        query = scan(node, archive=str(tmp_path / "archive"), end=end)
+        assert [row["_tick"] for row in rows(query)] == ticks[: last + 1]
+        planner = Planner(query)
+        *_, newer = planner.batch()
+        planner.close()
+        assert isinstance(newer, NewerEvents)
+        assert list(query.read_newer(newer)) == []
+
+
 def test_an_archive_that_is_not_there_is_a_mistake(node: LiveNode, tm: sync.Client, tmp_path: Path) -> None:
     tm.create_topic("trades", SCHEMA)
     with pytest.raises(ConfigError, match=r"archive: there is no directory .*/nowhere: correct it"):
@@ -287,3 +328,20 @@ def test_a_broker_that_stays_away_is_one_clear_line(node: LiveNode, tm: sync.Cli
         planner.latest(start, None)
     assert "\n" not in str(caught.value)
     planner.close()
+
+
+def test_a_read_is_explained_before_it_runs(node: LiveNode, tm: sync.Client, tmp_path: Path) -> None:
+    tm.create_topic("trades", SCHEMA)
+    with Archive(node.url, tmp_path / "archive") as archive:
+        for first in (0, 10):
+            publish(tm, first, first + 10)
+            assert archive.round() is not None
+    publish(tm, 20, 30)
+    given = {"broker": node.url, "topic": "trades", "archive": tmp_path / "archive", "columns": "price"}
+    shown = explain(**given, selector="price >= 15").splitlines()
+    assert shown[:3] == ["read of trades", "  selector: price >= 15", "  columns: price"]
+    assert re.fullmatch(
+        r"  archive: 1 of 2 files, [\d,]+ of [\d,]+ bytes, in 1 partitions, read as columns, .*", shown[3]
+    )
+    assert shown[4] == "  broker: 1 partitions of 1 pubends"
+    assert "read as events (`price + 1 > 15`" in explain(**given, selector="price + 1 > 15")

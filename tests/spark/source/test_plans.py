@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.errors import ConfigError, EventsLostError
-from tidemark.spark.options import Start
+from tidemark.spark.options import ReadPoint
 from tidemark.spark.source.archived import NoArchive
-from tidemark.spark.source.offsets import check_gaps, initial, latest, pubend_extents
+from tidemark.spark.source.offsets import ceiling, check_gaps, initial, latest, pubend_extents
 from tidemark.spark.source.partitions import PARTITION_BYTES, TickRange, split
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
@@ -57,23 +57,23 @@ def test_nothing_is_read_beyond_a_ceiling_and_no_pubend_that_came_later() -> Non
 
 def test_the_earliest_is_what_is_there() -> None:
     there = pubend_extents([pubend(lost=40), pubend("q")])
-    start = Start("earliest")
+    start = ReadPoint("earliest")
     assert initial(start, there, NOTHING_ARCHIVED) == Token({"p": 40, "q": TICK_MIN})
     assert initial(start, there, archived(40)) == Token({"p": TICK_MIN, "q": TICK_MIN})
 
 
 def test_the_latest_is_where_the_stream_stands() -> None:
-    assert initial(Start("latest"), pubend_extents([pubend()]), NOTHING_ARCHIVED) == Token({"p": 100})
+    assert initial(ReadPoint("latest"), pubend_extents([pubend()]), NOTHING_ARCHIVED) == Token({"p": 100})
 
 
 def test_a_time_is_a_tick_of_every_pubend() -> None:
     there = pubend_extents([pubend(), pubend("q")])
-    assert initial(Start(tick=50), there, NOTHING_ARCHIVED) == Token({"p": 50, "q": 50})
+    assert initial(ReadPoint(tick=50), there, NOTHING_ARCHIVED) == Token({"p": 50, "q": 50})
 
 
 def test_a_token_of_another_broker_is_refused() -> None:
     with pytest.raises(ConfigError, match="'other', which this broker does not host; it hosts p"):
-        initial(Start(after=Token({"other": 1})), pubend_extents([pubend()]), NOTHING_ARCHIVED)
+        initial(ReadPoint(after=Token({"other": 1})), pubend_extents([pubend()]), NOTHING_ARCHIVED)
 
 
 def test_a_gap_is_told_with_its_exact_range() -> None:
@@ -134,3 +134,12 @@ def test_two_bursts_with_a_long_silence_between_are_cut_where_events_are() -> No
     assert len(parts) == 8
     assert max(log.within(part) for part in parts) < len(ticks) / 2 + 1
     assert sum(log.within(part) > 0 for part in parts) >= 4
+
+
+def test_a_batch_read_ends_where_it_was_asked_to() -> None:
+    there = pubend_extents([pubend(), pubend("q")])
+    assert latest(Token(), there, ceiling(ReadPoint("latest"), there)) == Token({"p": 90, "q": 90})
+    assert latest(Token(), there, ceiling(ReadPoint(tick=40), there)) == Token({"p": 40, "q": 40})
+    assert latest(Token(), there, ceiling(ReadPoint(after=Token({"p": 30})), there)) == Token({"p": 30})
+    start = Token({"p": 50})
+    assert latest(start, there, ceiling(ReadPoint(after=Token({"p": 30})), there)) == start

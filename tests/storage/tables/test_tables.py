@@ -225,6 +225,31 @@ def test_topics_survive_with_all_their_schemas(host: OnDisk | InMemory) -> None:
     ]
 
 
+def test_creations_of_a_topic_are_kept_apart_and_what_is_removed_stays_so(host: OnDisk | InMemory) -> None:
+    tables: Tables = host.tables
+    tables.put_topic(TopicRow("t", True, ("[a: int]",)))
+    tables.put_topic(TopicRow("t", True, (), 1))
+    tables.put_topic(TopicRow("t", True, ("[late: int]",)))
+    tables.commit()
+    tables.put_topic(TopicRow("t", False, ("[a: string]",), 2))
+    tables.put_topic(TopicRow("never.seen", False, ("[b: int]",), 2))
+    tables.put_topic(TopicRow("never.seen", False, (), 3))
+    tables.put_topic(TopicRow("not.known", False, (), 1))
+    tables.commit()
+    tables = host.crash()
+    kept = [
+        TopicRow("never.seen", False, ("[b: int]",), 3),
+        TopicRow("not.known", False, (), 1),
+        TopicRow("t", True, ("[a: int]", "[late: int]"), 1),
+        TopicRow("t", False, ("[a: string]",), 2),
+    ]
+    assert tables.topics() == kept
+    tables.put_topic(TopicRow("t", False, ("[a: string, c: int]",), 2))
+    tables.commit()
+    kept[-1] = TopicRow("t", False, ("[a: string]", "[a: string, c: int]"), 2)
+    assert host.crash().topics() == kept
+
+
 def test_a_history_that_became_shorter_leaves_nothing_behind(host: OnDisk | InMemory) -> None:
     tables: Tables = host.tables
     row = subscribe(tables).with_selector(

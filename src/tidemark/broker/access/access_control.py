@@ -22,6 +22,7 @@ from tidemark.access.principal import Principal
 from tidemark.access.rights import Hidden, Rights
 from tidemark.broker.access.hiding import Hiding
 from tidemark.broker.access.quotas import Quotas
+from tidemark.broker.access.rule_fits import RuleFits
 from tidemark.broker.effects import RefuseClient
 from tidemark.broker.selector_fit import check_fit
 from tidemark.broker.turn import Turn
@@ -71,6 +72,7 @@ class AccessControl:
         #: topic and rule -> what decides which events of a batch the rule allows
         self._rules: dict[tuple[str, str], Audience] = {}
         self._hiding = Hiding(registry)
+        self._fits = RuleFits(registry)
         #: how much each principal uses of what it may; `Broker` and `Sessions` ask it too
         self.quotas = Quotas(self.rights, self._rights_of)
 
@@ -200,6 +202,10 @@ class AccessControl:
         rights = self.rights(client)
         return rights is not None and rights.may_know(topic)
 
+    def misfits(self) -> int:
+        """Return how many rules do not fit a topic that is known, as far as that was found out."""
+        return self._fits.look(self._document)
+
     # What may be done.
 
     def checked(self, client: int, frame: ClientFrame) -> ClientFrame | Refused:
@@ -223,7 +229,7 @@ class AccessControl:
             case Describe(topic):
                 may, what = rights.may_know(topic), f"see the topic {topic!r}"
             case Topic(topic):
-                may, what = rights.may_declare(topic), f"declare the topic {topic!r}"
+                may, what = rights.may_declare(topic), f"declare or remove the topic {topic!r}"
             case Offer() | Recalled():
                 may, what = rights.is_pipeline, "keep the archive"
             case Ask(_, what):

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from tidemark.broker.streams.window import Cuts, rows_within
 from tidemark.message.batches.batch import EventBatch, concatenate
-from tidemark.ticks import NO_TICKS, TICK_MAX, TICK_MIN, RangeSet
-from tidemark.wire.frames import Range
+from tidemark.ticks import NO_TICKS, TICK_MAX, TICK_MIN, Range, RangeSet
 
 Ticks = NDArray[np.int64]
 Mask = NDArray[np.bool_]

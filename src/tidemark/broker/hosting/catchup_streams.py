@@ -27,8 +27,8 @@ from tidemark.broker.streams.window import Cuts, unexpired
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools
-from tidemark.ticks import NO_TICKS, TICK_MAX
-from tidemark.wire.frames import Fetched, Range
+from tidemark.ticks import NO_TICKS, TICK_MAX, Range
+from tidemark.wire.frames import Fetched
 
 
 class CatchupStreams:

@@ -337,6 +337,10 @@ class Host:
         """History was let go: catchup streams that still lack some of it tell a gap."""
         self.catchup_streams.call_all(pubend)
 
+    def wanting(self, topic: str) -> list[HostedSubscription]:
+        """Return the subscriptions of a topic, of which one may come more than once."""
+        return [self._members[member][0] for member in self.audience.wanting(topic)]
+
     def learnt(self) -> None:
         """A topic has become known: what waited for it can move."""
         for pubend in self.constreams:

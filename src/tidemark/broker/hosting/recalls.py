@@ -15,7 +15,8 @@ from typing import Protocol
 from tidemark.broker.effects import SendClient
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
-from tidemark.wire.frames import Line, Offer, Range, Recall, Recalled, RecallMore, RecallOver, Refused
+from tidemark.ticks import Range
+from tidemark.wire.frames import Line, Offer, Recall, Recalled, RecallMore, RecallOver, Refused
 
 #: Bytes of events of one recall that are on their way or held.
 RECALL_BYTES_MAX = 256 << 10

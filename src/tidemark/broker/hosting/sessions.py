@@ -68,7 +68,7 @@ class Sessions:
         self._next_id = 1
         #: ids of connected subscriptions for which there was no topic when they came
         self._without_topic: set[int] = set()
-        #: how many topics there were when the selectors of these were checked last
+        #: how many topics had been created when the selectors of these were checked last
         self._topics_checked = 0
 
     def recover(self, next_subscriber: int) -> None:
@@ -257,12 +257,18 @@ class Sessions:
     def _has_topic(self, pattern: str) -> bool:
         return any(True for _ in TopicPattern.parse(pattern).among(self._registry.topics))
 
+    def topic_removed(self, topic: str) -> None:
+        """A topic is removed: subscribers that wanted it wait, as for one that was never there."""
+        for subscription in self._host.wanting(topic):
+            if subscription.client is not None and subscription.current.wanted.selector:
+                self._without_topic.add(subscription.id)
+
     def _check_without_topic(self) -> None:
         """A topic has come: end the part of subscribers whose selector does not fit theirs, and say why.
 
         They would wait for ever.
         """
-        self._topics_checked = len(self._registry.topics)
+        self._topics_checked = self._registry.creations
         for number in sorted(self._without_topic):
             subscription = self._host.subscriptions.get(number)
             client = subscription.client if subscription is not None else None
@@ -319,7 +325,7 @@ class Sessions:
         if not is_woken and len(self._leaving) > LEAVING_MAX:
             return
         topics = 0
-        if self._without_topic and len(self._registry.topics) != self._topics_checked:
+        if self._without_topic and self._registry.creations != self._topics_checked:
             self._check_without_topic()
         for number in list(islice(self._leaving, LEAVING_MAX)):
             subscription = self._host.subscriptions[number]

@@ -295,7 +295,7 @@ class Fetching:
         way = self._ways.get(asked.upstream) if asked.upstream is not None else None
         if way is not None:
             now = self._turn.now
-            way.pace.answered(asked.size, way.under_way, now - asked.first, now)
+            way.pace.answered(asked.size, way.under_way, now - asked.first, now, tries=asked.tries)
         self._remove(frame.ticket)
         asked.answered(replace(frame, ticket=asked.frame.ticket))
         self._pass_on_waiting()

@@ -19,8 +19,7 @@ from typing import NamedTuple
 from tidemark.broker.effects import ChopCache, WriteCache
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
-from tidemark.ticks import RangeSet
-from tidemark.wire.frames import Range
+from tidemark.ticks import Range, RangeSet
 
 #: Bytes that an entry counts for besides those of its events: its index here and its record on the disk.
 ENTRY_BYTES = 512

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from tidemark.broker.streams.interest import VERSIONS_KEPT_MAX
-from tidemark.ticks import TICK_MAX, RangeSet
-from tidemark.wire.frames import Range
+from tidemark.ticks import TICK_MAX, Range, RangeSet
 
 
 class InterestCoverage:

@@ -21,8 +21,8 @@ from tidemark.broker.streams.interest_coverage import InterestCoverage
 from tidemark.broker.streams.window import PIECE_BYTES, Window, rows_within, unexpired
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch, concatenate
-from tidemark.ticks import TICK_MIN, Curiosity, Pace, RangeSet, Thresholds, Wants, within
-from tidemark.wire.frames import AckExpected, Knowledge, Nack, Range
+from tidemark.ticks import TICK_MIN, Curiosity, Pace, Range, RangeSet, Thresholds, Wants, within
+from tidemark.wire.frames import AckExpected, Knowledge, Nack
 
 Ranges = Sequence[Range]
 

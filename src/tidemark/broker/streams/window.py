@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.message.batches.batch import PRELUDE, EventBatch, concatenate
-from tidemark.ticks import TICK_MIN, Knowledge, RangeSet
-from tidemark.wire.frames import Range
+from tidemark.ticks import TICK_MIN, Knowledge, Range, RangeSet
 
 Rows = NDArray[np.int64]
 

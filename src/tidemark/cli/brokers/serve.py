@@ -30,6 +30,11 @@ from tidemark.cli.output import emit, emit_either
 )
 @click.option("--no-pipeline", is_flag=True, help="Start no archive beside the broker.")
 @click.option(
+    "--console",
+    metavar="HOST:PORT",
+    help='Where the console beside it is; default 127.0.0.1:7678 if --listen is not given, "" nowhere.',
+)
+@click.option(
     "--secure", is_flag=True, help="Ask clients who they are, over TLS; what that needs is made at first."
 )
 @SET
@@ -41,6 +46,7 @@ def up(
     topology: Path | None,
     workers: int | None,
     no_pipeline: bool,
+    console: str | None,
     secure: bool,
     given: tuple[str, ...],
     as_json: bool,
@@ -49,7 +55,7 @@ def up(
 
     An archive of all events is written beside it, by a process of its own, if the package's extra `spark` is
     installed: see `tidemark pipeline status`. With --json it prints one object when it is ready: broker, url,
-    http, data_dir, archive. Exit codes: 0 stopped as told, 1 could not start, 3 the disk failed.
+    http, data_dir, archive, console. Exit codes: 0 stopped as told, 1 could not start, 3 the disk failed.
 
     \b
     tidemark up
@@ -69,16 +75,18 @@ def up(
             raise click.UsageError("--secure is for one broker: write [security] into a topology's file")
         options |= _secured(options, as_json)
     has_archive = not no_pipeline and _can_archive()
+    where = _console_address(console, is_default=listen is None and topology is None)
     if workers is not None:
         file, archive = starting.lay_out_workers(workers, options)
-        _run_topology(file, archive if has_archive else None, as_json)
+        _run_topology(file, archive if has_archive else None, where, as_json)
     if topology is not None:
         if options:
             raise click.UsageError(
                 f"with --topology every broker is as the file says: put settings into {topology}"
             )
-        _run_topology(topology, topology.parent / "tidemark-archive" if has_archive else None, as_json)
-    sys.exit(starting.run_alone(options, _print_json if as_json else _welcome, has_archive=has_archive))
+        _run_topology(topology, topology.parent / "tidemark-archive" if has_archive else None, where, as_json)
+    told = _print_json if as_json else _welcome
+    sys.exit(starting.run_alone(options, told, has_archive=has_archive, console=where))
 
 
 @click.command()
@@ -177,7 +185,23 @@ def _can_archive() -> bool:
     return lacking is None
 
 
-def _run_topology(file: Path, archive: Path | None, as_json: bool) -> NoReturn:
+def _console_address(given: str | None, *, is_default: bool) -> str | None:
+    """Return where the console is to be; None, and if it was to be one the reason is printed, if nowhere."""
+    from tidemark.node.process.console_process import LISTEN_DEFAULT as CONSOLE_DEFAULT
+
+    where = CONSOLE_DEFAULT if given is None and is_default else given
+    if not where:
+        return None
+    reason = starting.why_no_console(where)
+    if reason is not None and given is not None:
+        raise click.UsageError(f"--console: {reason}")
+    if reason is not None:
+        click.echo(f"no console ({reason})", err=True)
+        return None
+    return where
+
+
+def _run_topology(file: Path, archive: Path | None, console: str | None, as_json: bool) -> NoReturn:
     """Draw a topology, run it until it is stopped, and end this process."""
     from tidemark.cli.brokers.overview import draw
     from tidemark.node.config.loading import topology_of
@@ -190,7 +214,7 @@ def _run_topology(file: Path, archive: Path | None, as_json: bool) -> NoReturn:
     else:
         click.echo(f"\n{click.style('use', bold=True)}   {url}\nstop  Ctrl-C")
     sys.stdout.flush()
-    sys.exit(starting.run_topology_file(file, archive))
+    sys.exit(starting.run_topology_file(file, archive, console))
 
 
 def _print_json(ready: BrokerReady) -> None:
@@ -202,9 +226,10 @@ def _welcome(ready: BrokerReady) -> None:
     flag = "" if ready.url.endswith(f"//{LISTEN_DEFAULT}") else f" --broker {ready.url}"
     history = f"\n  history {ready.archive}" if ready.archive else ""
     health = f"\n  health  {ready.http}/health" if ready.http else ""
+    console = f"\n  console {ready.console}" if ready.console else ""
     click.echo(
         f"{click.style('tidemark is up', bold=True)} at {ready.url}\n"
-        f"  data    {ready.data_dir}{history}{health}\n"
+        f"  data    {ready.data_dir}{history}{health}{console}\n"
         f"  try     tidemark sub hello{flag}\n"
         f"          tidemark pub hello text=world{flag}\n"
         "  stop    Ctrl-C"

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
 import time
 from collections.abc import Callable
-from threading import Thread
 
 from tidemark.node.logs import Log
 from tidemark.spark.reports import EngineStarted, PipelineReport, RoundEnded, ScanEnded, Waiting
@@ -56,14 +52,3 @@ class ArchiveLog:
             log.info("archived", events=self._events, bytes=self._bytes, rounds=self._rounds)
             self._said_at = self._clock()
             self._rounds = self._events = self._bytes = 0
-
-
-def end_with_input() -> None:
-    """End this process, in order, when whoever holds its standard input is gone."""
-
-    def watch() -> None:
-        while os.read(sys.stdin.fileno(), 4096):
-            pass
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    Thread(target=watch, name="tidemark input", daemon=True).start()

@@ -116,8 +116,9 @@ def archive(
     tidemark pipeline archive --broker tidemark://east:7676 --broker tidemark://west:7676
     tidemark pipeline archive --once --json
     """
-    from tidemark.cli.pipeline.archive_log import ArchiveLog, end_with_input, log
+    from tidemark.cli.pipeline.archive_log import ArchiveLog, log
     from tidemark.node.logs import configure
+    from tidemark.node.process.parent import end_with_input
     from tidemark.spark.pipeline import run_archive
 
     kept = None if retain is None else _retained(retain)
@@ -171,8 +172,9 @@ def serve(
     \b
     tidemark pipeline serve --path /var/lib/tidemark/archive --broker tidemark://east:7676
     """
-    from tidemark.cli.pipeline.archive_log import ArchiveLog, end_with_input
+    from tidemark.cli.pipeline.archive_log import ArchiveLog
     from tidemark.node.logs import configure
+    from tidemark.node.process.parent import end_with_input
     from tidemark.spark.pipeline import run_serve
 
     if level is not None:

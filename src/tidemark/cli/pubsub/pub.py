@@ -134,7 +134,7 @@ def _declared(tm: Client, topic: str) -> Schema | None:
     from tidemark.message.schema import Schema
 
     topics = tm.ask(TOPICS, timeout=ANSWER_SECONDS)
-    found = next((each for each in topics if each.topic == topic), None)
+    found = next((each for each in topics if each.topic == topic and not each.is_removed), None)
     return None if found is None or found.open else Schema.parse(found.schemas[-1])
 
 

@@ -15,7 +15,7 @@ from tidemark.admin import TOPICS, connect, listen
 from tidemark.admin.numbers import show_time
 from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import BROKER, JSON, duration
-from tidemark.cli.output import emit, to_json_value
+from tidemark.cli.output import emit
 from tidemark.cli.pubsub.checkpoint_file import CheckpointFile
 from tidemark.message.visible import visible
 
@@ -189,7 +189,7 @@ def _tell_if_there_is_no_topic(tm: Client, pattern: str) -> None:
     if wanted.is_exact and tm.schemas(pattern):
         return
     # An open topic may have no shapes yet.
-    if not any(wanted.matches(each.topic) for each in tm.ask(TOPICS)):
+    if not any(wanted.matches(each.topic) and not each.is_removed for each in tm.ask(TOPICS)):
         what = f"no topic {pattern!r}" if wanted.is_exact else f"no topic that {pattern!r} matches"
         text = f"there is {what} yet: waiting for one (`tidemark topic list` shows all)"
         click.echo(click.style(visible(text), fg="yellow"), err=True)
@@ -244,25 +244,18 @@ def _mode(
 
 
 def _print_event(event: Event, form: Form) -> None:
-    value = to_json_value(event.value)
+    from tidemark.client.plain_events import event_object
+    from tidemark.message.foreign.json.plain import to_json_value
+
     match form:
         case "values":
-            emit(value)
+            emit(to_json_value(event.value))
         case "json":
-            emit(
-                {
-                    "topic": event.topic,
-                    "pubend": event.pubend,
-                    "tick": event.tick,
-                    "time": event.time.isoformat(),
-                    "key": event.key.decode(errors="replace"),
-                    "value": value,
-                    "checkpoint": event.checkpoint.text(),
-                }
-            )
+            emit(event_object(event))
         case "text":
             fields = " ".join(
-                f"{click.style(visible(name), dim=True)}={_shown(part)}" for name, part in value.items()
+                f"{click.style(visible(name), dim=True)}={_shown(part)}"
+                for name, part in to_json_value(event.value).items()
             )
             moment = click.style(event.time.strftime("%H:%M:%S.%f"), dim=True)
             click.echo(f"{moment} {click.style(visible(event.topic), bold=True)} {fields}")
@@ -273,9 +266,10 @@ def _shown(part: Any) -> str:
 
 
 def _print_gap(gap: Gap, form: Form) -> None:
+    from tidemark.client.plain_events import gap_object
+
     if form == "json":
-        described = {"pubend": gap.pubend, "base": gap.base, "upto": gap.upto, "reason": gap.reason}
-        emit({"gap": {**described, "checkpoint": gap.checkpoint.text()}})
+        emit({"gap": gap_object(gap)})
         return
     text = (
         f"*** GAP in {visible(gap.pubend)}, {gap.reason}: what there was after {show_time(gap.base)} "

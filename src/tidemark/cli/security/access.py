@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from tidemark.admin import ACCESS, ANSWER_SECONDS, PROPOSE_ACCESS, connect
-from tidemark.admin.access_changes import AccessAnswer, plan_access, try_access
+from tidemark.admin import ACCESS, ANSWER_SECONDS, PROPOSE_ACCESS, TOPICS, connect
+from tidemark.admin.access_changes import AccessAnswer, Misfit, misfits, plan_access, try_access
 from tidemark.cli.options import BROKER, FILE, JSON
 from tidemark.cli.output import emit, emit_either, table, visible_values
 
@@ -44,26 +44,37 @@ def access_show(url: str, with_verifiers: bool, as_json: bool) -> None:
 
 
 @access.command("plan")
-@click.argument("file", type=FILE)
+@click.argument("file", type=FILE, required=False)
 @BROKER
 @JSON
-def access_plan(file: Path, url: str, as_json: bool) -> None:
-    """Print what a document would change, without changing anything. Exit code 2 if it changes something.
+def access_plan(file: Path | None, url: str, as_json: bool) -> None:
+    """Print what a document would change, and which of its rules fit no event of which topics.
+
+    Nothing is changed. Without FILE, the document that is in force is looked at. Exit code 2 if the document
+    changes something.
 
     \b
     tidemark access plan access.toml
     """
     with connect(url) as client:
         found = client.ask(ACCESS, timeout=ANSWER_SECONDS)
-    changes = plan_access(found.text, file.read_text())
+        topics = client.ask(TOPICS, timeout=ANSWER_SECONDS)
+    text = found.text if file is None else file.read_text()
+    changes, wrong = plan_access(found.text, text), misfits(text, topics)
     if as_json:
-        emit({"version": found.version, "changes": changes})
-    elif not changes:
-        click.echo("nothing changes")
+        emit({"version": found.version, "changes": changes, "misfits": wrong})
     else:
         rows = [(each.change, each.kind, each.name, each.detail) for each in visible_values(changes)]
-        click.echo(table(("change", "what", "name", "differs in"), rows))
+        click.echo(table(("change", "what", "name", "differs in"), rows) if rows else "nothing changes")
+        _warn(wrong)
     sys.exit(2 if changes else 0)
+
+
+def _warn(wrong: list[Misfit]) -> None:
+    """Print which rules do not fit which topics."""
+    for each in visible_values(wrong):
+        text = f"{each.rule} does not fit the topic {each.topic}, which is closed by it: {each.reason}"
+        click.echo(click.style(text, fg="yellow"), err=True)
 
 
 @access.command("apply")
@@ -80,11 +91,13 @@ def access_apply(file: Path, url: str, as_json: bool) -> None:
     with connect(url) as client:
         found = client.ask(ACCESS, timeout=ANSWER_SECONDS)
         changes = plan_access(found.text, text)
+        wrong = misfits(text, client.ask(TOPICS, timeout=ANSWER_SECONDS))
         held = client.ask(PROPOSE_ACCESS, timeout=ANSWER_SECONDS, text=text, base=found.version)
     if as_json:
-        emit({"version": held.version, "changes": changes})
+        emit({"version": held.version, "changes": changes, "misfits": wrong})
     else:
         click.echo(f"version {held.version} of the access document is in force: {len(changes)} changes")
+        _warn(wrong)
 
 
 @access.command("test")

@@ -344,6 +344,8 @@ class Publisher:
     def refused(self, frame: Refused) -> None:
         """The broker refused a batch."""
         error = error_of(frame)
+        if frame.code == "removed":
+            self._topics.doubt()
         for stream in [each for each in self._streams.values() if each.publisher == frame.name]:
             if frame.code == "full":
                 self._later(stream, error)

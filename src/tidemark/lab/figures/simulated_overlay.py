@@ -161,8 +161,10 @@ class SimulatedOverlay:
             between(sender, receiver, frame)
             send(sender, receiver, frame)
 
-        def on_connect(name: str, receive: Callable[[ClientFrame], None], gone: Callable[[], None]) -> int:
-            client = connect(name, receive, gone)
+        def on_connect(
+            name: str, receive: Callable[[ClientFrame], None], gone: Callable[[], None], user: str = ""
+        ) -> int:
+            client = connect(name, receive, gone, user)
             places[client] = name
             return client
 

@@ -52,7 +52,6 @@ from tidemark.message.foreign.binding import (
 )
 from tidemark.message.foreign.conversions import CONVERSIONS, TEXTS
 from tidemark.message.foreign.references import RecurringSchemas
-from tidemark.message.names import name_problem
 from tidemark.message.parse import parse_type
 from tidemark.message.types import (
     ABSENT,
@@ -66,6 +65,7 @@ from tidemark.message.types import (
     Atomic,
     Kind,
     Type,
+    name_problem,
 )
 from tidemark.message.validate import validate
 

@@ -19,7 +19,6 @@ from tidemark.message.codec.flat import LEAVES_MAX
 from tidemark.message.error_path import prefix_path
 from tidemark.message.foreign.dataclasses import from_dataclass, to_value
 from tidemark.message.foreign.references import write_out
-from tidemark.message.names import name_problem
 from tidemark.message.types import (
     BOOLEAN,
     BYTES,
@@ -40,6 +39,7 @@ from tidemark.message.types import (
     absent_case,
     decimal,
     is_enumeration,
+    name_problem,
     option_item,
     optional,
 )

@@ -11,9 +11,8 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import assert_never
 
 from tidemark.errors import SchemaError
-from tidemark.message.names import name_problem
 from tidemark.message.text import KEYWORDS
-from tidemark.message.types import Atomic, Dynamic, Field, List, Reference, Tuple, Type, Variant
+from tidemark.message.types import Atomic, Dynamic, Field, List, Reference, Tuple, Type, Variant, name_problem
 
 
 class RecurringSchemas:

@@ -3,7 +3,7 @@
 There are two ways, for two kinds of children. `end_with_parent` asks the kernel for a signal when the parent
 dies: a program of this project calls it first in its main function. A child that may run on any system, like
 the archive beside a broker, watches its standard input instead, which the kernel closes when the parent dies
-(`SupervisedProcess`, `tidemark pipeline archive --attached`).
+(`SupervisedProcess`, `end_with_input`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import ctypes
 import os
 import signal
 import sys
+from threading import Thread
 
 #: The option of prctl(2) that sets the signal which a process gets when its parent dies.
 _PR_SET_PDEATHSIG = 1
@@ -26,3 +27,14 @@ def end_with_parent(number: signal.Signals) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() == 1:
         sys.exit(1)
+
+
+def end_with_input() -> None:
+    """End this process, in order, when whoever holds its standard input is gone."""
+
+    def watch() -> None:
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    Thread(target=watch, name="tidemark input", daemon=True).start()

@@ -25,7 +25,7 @@ from tidemark.node.config.settings import Config
 from tidemark.node.local_link import LocalBrokers
 from tidemark.node.logs import Log, configure
 from tidemark.node.node import Node
-from tidemark.node.process.supervised_process import LOOK_SECONDS, SupervisedProcess
+from tidemark.node.process.supervised_process import LOOK_SECONDS, SupervisedGroup
 
 DONE = 0
 NOT_STARTED = 1
@@ -54,10 +54,10 @@ class Ready(Protocol):
 
 
 class MakeBeside(Protocol):
-    """Makes the process that runs beside a broker: the archive of `tidemark up`."""
+    """Makes the processes that run beside a broker: the archive and the console of `tidemark up`."""
 
-    def __call__(self, node: Node, /) -> SupervisedProcess:
-        """Returns the process, which is started soon and stopped before `node` is."""
+    def __call__(self, node: Node, /) -> SupervisedGroup:
+        """Returns the processes, which are started soon and stopped before `node` is."""
 
 
 def run(*configs: Config, ready: Ready | None = None, beside: MakeBeside | None = None) -> int:
@@ -108,7 +108,7 @@ async def _not_started(code: int) -> int:
     return code
 
 
-async def _live(node: Node, told: asyncio.Event, beside: SupervisedProcess | None) -> int:
+async def _live(node: Node, told: asyncio.Event, beside: SupervisedGroup | None) -> int:
     """Run one broker until a signal, its removal from the overlay, or a failure. Returns its exit code."""
     waiting = told.wait() if beside is None else _together(told, beside)
     ends = [asyncio.ensure_future(each) for each in (waiting, node.removed.wait())]
@@ -127,8 +127,8 @@ async def _live(node: Node, told: asyncio.Event, beside: SupervisedProcess | Non
     return await _failed(node)
 
 
-async def _together(told: asyncio.Event, beside: SupervisedProcess) -> None:
-    """Look after the process beside the broker until `told` is set."""
+async def _together(told: asyncio.Event, beside: SupervisedGroup) -> None:
+    """Look after the processes beside the broker until `told` is set."""
     while not told.is_set():
         beside.look()
         with suppress(TimeoutError):

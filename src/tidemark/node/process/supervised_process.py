@@ -85,6 +85,28 @@ class SupervisedProcess:
         log.warning("has ended and will be started again", process=self.name, code=code, in_seconds=delay)
 
 
+class SupervisedGroup:
+    """Several supervised processes that are looked after and stopped together."""
+
+    def __init__(self, *processes: SupervisedProcess) -> None:
+        self._processes = processes
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the processes."""
+        return tuple(process.name for process in self._processes)
+
+    def look(self) -> None:
+        """Look after each process."""
+        for process in self._processes:
+            process.look()
+
+    def stop(self) -> None:
+        """Stop all, the last one first."""
+        for process in reversed(self._processes):
+            process.stop()
+
+
 def _close(process: subprocess.Popen[bytes]) -> None:
     if process.stdin is not None:
         process.stdin.close()

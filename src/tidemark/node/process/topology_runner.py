@@ -19,7 +19,7 @@ from tidemark.node.config.loading import processes_of
 from tidemark.node.logs import Log, configure
 from tidemark.node.process.process import NOT_STARTED
 from tidemark.node.process.restart_delay import RestartDelay
-from tidemark.node.process.supervised_process import SupervisedProcess
+from tidemark.node.process.supervised_process import SupervisedGroup
 
 #: How often the processes are checked, and how long they may take to stop before they are killed.
 LOOK_SECONDS = 0.1
@@ -84,14 +84,14 @@ class BrokerProcess:
 def run_topology(
     path: str | Path,
     settings: Mapping[str, Mapping[str, str]] | None = None,
-    beside: SupervisedProcess | None = None,
+    beside: SupervisedGroup | None = None,
 ) -> int:
     """Start every process of a topology file and wait. Returns the exit code for all of them.
 
     A process that is killed or fails is started again. If one cannot start at all, all are told to end, and
     its exit code is returned. A process whose brokers were removed from the overlay just ends. SIGTERM and
-    SIGINT are passed on. `settings` are additional settings: broker -> key -> value. The process `beside`,
-    if there is one, is started with the brokers and stopped before them.
+    SIGINT are passed on. `settings` are additional settings: broker -> key -> value. The processes `beside`
+    them are started with the brokers and stopped before them.
     """
     processes = processes_of(path)
     configure("info", "auto")

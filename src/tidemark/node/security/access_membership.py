@@ -98,7 +98,7 @@ class AccessMembership:
     async def take(self, document: AccessDocument) -> None:
         """Save and adopt `document`, if it is newer than the one that holds. Raises StorageError."""
         async with self._one_at_a_time:
-            if (document.version, document.digest) <= self._key:
+            if not document.supersedes(self.document):
                 return
             await self._save(document)
             before, self.document = self.document, document

@@ -14,8 +14,10 @@ from hashlib import sha256
 from pathlib import Path
 
 from tidemark.errors import WireError
+from tidemark.message.generations import is_removed
 from tidemark.node.logs import Log
-from tidemark.wire.frames import Ask
+from tidemark.wire.answers import RIGHTS
+from tidemark.wire.frames import Ask, Topic
 from tidemark.wire.json_objects import read_arguments
 
 FILE_BYTES_MAX = 64 << 20
@@ -80,8 +82,21 @@ def _short(value: object) -> object:
     return value[:VALUE_CHARACTERS_MAX] if isinstance(value, str) else value
 
 
-def told_of(ask: Ask) -> dict[str, object]:
-    """Return the arguments of a question for the log; in place of a text, which may be secret, its digest."""
+def is_audited(frame: Ask | Topic) -> bool:
+    """Return whether a request changes something that not everybody may change."""
+    if isinstance(frame, Topic):
+        return is_removed(frame.generation)
+    return RIGHTS.get(frame.what) in ("administer", "pipeline")
+
+
+def told_of(frame: Ask | Topic) -> dict[str, object]:
+    """Return what is asked for the log; in place of a text, which may be secret, its digest."""
+    if isinstance(frame, Topic):
+        return {"question": "remove topic", "topic": frame.topic}
+    return {"question": frame.what, **_arguments(frame)}
+
+
+def _arguments(ask: Ask) -> dict[str, object]:
     try:
         given = read_arguments(ask.arguments)
     except WireError:
@@ -89,4 +104,5 @@ def told_of(ask: Ask) -> dict[str, object]:
     told = {name: value for name, value in given.items() if isinstance(value, str | int | float | bool)}
     if "text" in told:
         told["text"] = sha256(str(told["text"]).encode(errors="replace")).hexdigest()[:16]
-    return {name: _short(value) for name, value in told.items() if name not in ("time", "broker", "what")}
+    ours = ("time", "broker", "what", "question")
+    return {name: _short(value) for name, value in told.items() if name not in ours}

@@ -39,7 +39,7 @@ class GroundTruth:
     schema: Schema
     _of: dict[str, PublishedEvent] = field(default_factory=dict)
     _matched: dict[tuple[str, str, str], bool] = field(default_factory=dict)
-    _trees: dict[str, Node] = field(default_factory=dict)
+    _trees: dict[tuple[str, str], Node] = field(default_factory=dict)
     #: pubend -> tick -> key of every event that was ever durable
     durable: dict[str, dict[int, str]] = field(default_factory=dict)
     #: pubend -> the ticks of `durable` in ascending order, in which they also became durable
@@ -82,15 +82,16 @@ class GroundTruth:
             published = self._of[key]
             found = (
                 _pattern(pattern).matches(published.topic)
-                and evaluate(self._tree(selector), lambda path: published.event.get(path[0])) is True
+                and evaluate(self._tree(selector, published.topic), lambda path: published.event.get(path[0]))
+                is True
             )
             self._matched[pattern, selector, key] = found
         return found
 
-    def _tree(self, selector: str) -> Node:
-        found = self._trees.get(selector)
+    def _tree(self, selector: str, topic: str) -> Node:
+        found = self._trees.get((selector, topic))
         if found is None:
-            found = self._trees[selector] = Selector.parse(selector, self.schema).tree
+            found = self._trees[selector, topic] = Selector.parse(selector, self.schema, topic).tree
         return found
 
 

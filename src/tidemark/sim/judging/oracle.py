@@ -18,6 +18,8 @@ from tidemark.wire.frames import Deliver, Fetched, Gap, Knowledge, PeerFrame
 
 if TYPE_CHECKING:
     from tidemark.broker.broker import Broker
+    from tidemark.message.batches.batch import EventBatch
+    from tidemark.sim.world.access import SimAccess
     from tidemark.sim.world.world import World
 
 
@@ -120,7 +122,7 @@ class RunningChecks:
                 known = self.world.known_from(subscriber, pubend)
                 if known is None or tick <= known:
                     continue  # the broker does not account for this tick, and fetches it in another way
-            if subscriber.life.surely_wants(
+            if self.world.is_owed(subscriber.life, key) and subscriber.life.surely_wants(
                 pubend, tick, lambda want: self.world.ground_truth.matches(want.pattern, want.selector, key)
             ):
                 raise ViolationError(
@@ -139,6 +141,16 @@ class RunningChecks:
         )
         self.needed_bytes += len(frame.batch.data) * needed // len(ticks)
         self.needless_bytes += len(frame.batch.data) * (len(ticks) - needed) // len(ticks)
+
+    def seen(self, access: SimAccess, machine: str, user: str, batch: EventBatch) -> None:
+        """Events go to a user: the document in force at the broker has to show every one of them."""
+        for row, tick in enumerate(batch.ticks.tolist()):
+            key = self.world.key_of(batch, row)
+            if not access.is_shown(machine, user, key):
+                raise ViolationError(
+                    f"{machine} shows {user} the event {key} at {tick}, which the access document "
+                    f"{access.number(machine)} hides"
+                )
 
     def told(self, wall: int, frame: Deliver | Gap) -> None:
         """A frame goes to a subscriber: no event has expired, and a gap lies where history is gone."""
@@ -209,7 +221,11 @@ def _is_right(world: World, life: Life, pubend: str, received: ConsumedPubend) -
         if wanted.get(tick) != key:
             raise ViolationError(f"{where}: {key} at {tick} was not wanted or not published")
     # Only its pubend need know of an event that has expired: to all others it may be silence.
-    valid = (tick for tick, key in wanted.items() if world.ground_truth[key].alive_at(tick, world.latest))
+    valid = (
+        tick
+        for tick, key in wanted.items()
+        if world.ground_truth[key].alive_at(tick, world.latest) and world.is_owed(life, key)
+    )
     last = max(valid, default=received.start)
     if life.is_last and received.upto < last:
         raise ViolationError(f"{where}: told up to {received.upto}, but there is an event at {last}")
@@ -217,7 +233,7 @@ def _is_right(world: World, life: Life, pubend: str, received: ConsumedPubend) -
     for tick, key in wanted.items():
         if tick > received.upto or tick in got or excused.contains(tick):
             continue
-        if world.ground_truth[key].alive_at(tick, world.latest):
+        if world.ground_truth[key].alive_at(tick, world.latest) and world.is_owed(life, key):
             raise ViolationError(f"{where}: {key} at {tick} is missing")
     excused_by_age = life.past is not None and world.pipeline is None
     if received.gaps and life.durable and not world.gaps_allowed and not excused_by_age:
@@ -290,6 +306,7 @@ def is_caught_up(subscriber: SimSubscriber, world: World) -> bool:
         for tick, key in truth.within(pubend, received.upto, truth.last(pubend)):
             want = life.wanted_at(pubend, tick)
             is_valid = truth[key].alive_at(tick, world.latest)
-            if want is not None and is_valid and truth.matches(want.pattern, want.selector, key):
+            is_wanted = want is not None and truth.matches(want.pattern, want.selector, key)
+            if is_valid and is_wanted and world.is_owed(life, key):
                 return False
     return True

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
+from tidemark.sim.swarm.access_changes import AccessChanger
 from tidemark.sim.swarm.plan import SECOND, WorldPlan
 from tidemark.sim.swarm.strangers import HostileStrangers
 from tidemark.sim.swarm.topology_changes import TopologyChanger
@@ -32,6 +33,7 @@ class FaultInjector:
         self._measures = Random("measured links")
         self._topology_changer = TopologyChanger(world, plan, Random(chance.random()))
         self._strangers = HostileStrangers(world)
+        self._access_changer = AccessChanger(world, Random(f"changed access, {world.seed}"))
         faults: dict[str, Callable[[], None]] = {
             "crash": self._crash,
             "cut": self._cut,
@@ -46,6 +48,7 @@ class FaultInjector:
             "pipeline": self._pipeline,
             "reform": self._reform,
             "hostile": self._hostile,
+            "access": self._access_changer.change,
         }
         self._faults = {name: act for name, act in faults.items() if getattr(plan.fault_weights, name) > 0}
         if not world.layout.all_links():
@@ -82,6 +85,7 @@ class FaultInjector:
         for a, b in self._world.layout.all_links():
             for here, there in ((a, b), (b, a)):
                 self._world.machines[here].link_measured(there, *MEASURES[0])
+        self._access_changer.heal()
 
     def _measure(self) -> None:
         """A broker finds one of its links better or worse than before."""

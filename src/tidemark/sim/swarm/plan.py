@@ -9,6 +9,8 @@ from random import Random
 from tidemark.broker.hosting.host import HostPolicy
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.publishing.pubend import PubendPolicy
+from tidemark.sim.judging.rulebook import Rulebook
+from tidemark.sim.swarm.rulebooks import some_rulebook
 from tidemark.sim.world.network import LinkFaults, LinkRate
 from tidemark.sim.world.overlays import overlay_of, tree_of
 from tidemark.sim.world.publisher import FOR_EVER, LONG_MS, SHORT_MS
@@ -35,6 +37,7 @@ class FaultWeights:
     pipeline: float = 0.0
     reform: float = 0.0
     hostile: float = 0.0
+    access: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,8 @@ class WorldPlan:
     pubend_policies: Mapping[str, PubendPolicy] = field(default_factory=dict)
     #: what each link carries; None: without bound
     link_rate: LinkRate | None = None
+    #: who may see what in the beginning; None: brokers are open
+    rulebook: Rulebook | None = None
 
     @property
     def has_archive(self) -> bool:
@@ -143,6 +148,7 @@ PROFILES: dict[str, Callable[[Random], FaultWeights]] = {
     "calm": lambda _: FaultWeights(),
     "thin": _thin,
     "narrow": _everything,
+    "access": _everything,
 }
 
 
@@ -155,7 +161,7 @@ def plan_of(chance: Random, profile: str) -> WorldPlan:
         reorder=chance.choice((0.0, 0.1)),
         delay_max=chance.choice((500, 5_000, 60_000)),
     )
-    lossy = profile in ("swarm", "network")
+    lossy = profile in ("swarm", "network", "access")
     plan = WorldPlan(
         layout,
         bad if lossy else LinkFaults(),
@@ -231,7 +237,7 @@ def with_storage(plan: WorldPlan, chance: Random) -> WorldPlan:
 
 def with_rates(plan: WorldPlan, chance: Random, profile: str) -> WorldPlan:
     """The same plan, perhaps with links that have a bandwidth, as links of TCP: what they carry arrives."""
-    share = {"thin": 1.0, "narrow": 1.0, "swarm": 0.3, "network": 0.3}.get(profile, 0.0)
+    share = {"thin": 1.0, "narrow": 1.0, "swarm": 0.3, "network": 0.3, "access": 0.3}.get(profile, 0.0)
     if chance.random() >= share:
         return plan
     rate = LinkRate(chance.choice((4_000, 12_000, 40_000, 400_000)), chance.choice((8_000, 1 << 20)))
@@ -251,6 +257,31 @@ def with_economy(plan: WorldPlan, chance: Random) -> WorldPlan:
         plan,
         release_period=chance.choice((20_000, 200_000, SECOND)),
         silence_patience=chance.choice((0, 20_000, 200_000, SECOND)),
+    )
+
+
+def with_access(plan: WorldPlan, chance: Random, profile: str) -> WorldPlan:
+    """The same plan; in the profile `access` brokers have accounts, and who may see what changes.
+
+    Subscribers do not change their selectors there: the rules change them.
+    """
+    if profile != "access":
+        return plan
+    weights = replace(plan.fault_weights, access=chance.choice((0.5, 2.0)))
+    plan = replace(plan, rulebook=some_rulebook(chance), fault_weights=weights, changes=0.0)
+    if chance.random() < 0.5:
+        return plan
+    # What was matched before a rule changed comes from the archive.
+    size = chance.choice((500, 3_000))
+    policies = {
+        name: replace(policy, archive=True, max_bytes=size) for name, policy in plan.pubend_policies.items()
+    }
+    return replace(
+        plan,
+        leaves=0.1,
+        pubend_policy=replace(plan.pubend_policy, archive=True, max_bytes=size),
+        pubend_policies=policies,
+        host_policy=replace(plan.host_policy, recall=True),
     )
 
 

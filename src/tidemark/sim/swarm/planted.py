@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -32,31 +32,13 @@ from tidemark.persistence import cache_store
 from tidemark.persistence.cache_store import CacheStore
 from tidemark.persistence.pfs_store import PfsStore
 from tidemark.persistence.vouching import Vouching
+from tidemark.sim.swarm.bug import Bug, Patch
+from tidemark.sim.swarm.forgotten_rules import FORGOTTEN_RULES
 from tidemark.storage.events import event_log
 from tidemark.storage.events.event_log import EventLog
 from tidemark.storage.log.segments.scan import _Scanner
 from tidemark.ticks import TICK_MAX, TICK_MIN, Curiosity, Pace
 from tidemark.wire.peer_layouts import singly
-
-#: (object, name of its attribute, the value that replaces it)
-Patch = tuple[object, str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Bug:
-    """One mistake in the protocol."""
-
-    about: str
-    patches: Callable[[], list[Patch]]
-    #: the violation of a world that noticed the bug contains one of these texts
-    notices: tuple[str, ...]
-    #: the profile in whose worlds the bug shows
-    profile: str = "swarm"
-
-    def is_noticed_by(self, violation: str) -> bool:
-        """Whether a violation is of the promise that this bug breaks."""
-        return any(text in violation for text in self.notices)
-
 
 # At the pubend.
 
@@ -533,6 +515,7 @@ BUGS = {
     "hole-is-silence": Bug(
         "what the PFS does not know counts as silence", _unknown_is_silence, ("is missing",)
     ),
+    **FORGOTTEN_RULES,
 }
 
 

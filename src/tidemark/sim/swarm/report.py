@@ -33,11 +33,17 @@ FAULTS = {
     "fault_refused": "brokers that refused such tables, until the right ones were put back",
     "fault_reform": "changes of the overlay at run time",
     "fault_hostile": "hostile things said to a broker",
+    "fault_access": "changes of who may see what",
+    "fault_struck_off": "connections of users that were unknown where they connected",
+    "fault_denied": "subscriptions of users that may see nothing of what they ask for",
     "fault_turned_away": "batches turned away by a broker that was being drained",
 }
 
-#: what happens in the profile `hostile` only
-HOSTILE = ("fault_hostile", "frames_refused")
+#: profile -> what happens there only
+ONLY = {
+    "hostile": ("fault_hostile", "frames_refused"),
+    "access": ("fault_access", "fault_struck_off", "fault_denied", "denied", "access_renewed"),
+}
 
 
 def replay_command(seed: int, profile: str, bug: str | None = None) -> str:
@@ -81,9 +87,9 @@ class SeedsReport:
     @property
     def never(self) -> list[str]:
         """Counters that no world met; faults too in the profile `swarm`, which should have nearly all."""
-        expected = [*COUNTED, *FAULTS] if self.profile == "swarm" else [*COUNTED]
-        hostile = () if self.profile == "hostile" else HOSTILE
-        return [name for name in expected if not self.worlds[name] and name not in hostile]
+        expected = [*COUNTED, *FAULTS] if self.profile in ("swarm", "access") else [*COUNTED]
+        elsewhere = {name for profile, names in ONLY.items() if profile != self.profile for name in names}
+        return [name for name in expected if not self.worlds[name] and name not in elsewhere]
 
     def as_dict(self) -> dict[str, Any]:
         """For scripts."""

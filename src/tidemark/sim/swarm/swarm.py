@@ -19,6 +19,7 @@ from tidemark.sim.swarm.faults import FaultInjector
 from tidemark.sim.swarm.plan import (
     SECOND,
     plan_of,
+    with_access,
     with_economy,
     with_expiry,
     with_history,
@@ -83,7 +84,8 @@ class SeedRun:
         plan = with_retention(plan, Random(f"retention of {seed}"))
         plan = with_storage(plan, Random(f"storage, {seed}"))
         plan = with_economy(plan, Random(f"economy of {seed}"))
-        self.plan = with_rates(plan, Random(f"rates of {seed}"), profile)
+        plan = with_rates(plan, Random(f"rates of {seed}"), profile)
+        self.plan = with_access(plan, Random(f"access of {seed}"), profile)
         self.world = World(self.plan, self.chance.randrange(1 << 30), trace)
         self.fault_injector = FaultInjector(self.world, self.plan, Random(self.chance.random()))
         self._populate()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
+from tidemark.access.document import AccessDocument
+from tidemark.access.principal import Principal
 from tidemark.broker.broker import Broker
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.effects import (
+    AccessChanged,
     AppendEvents,
+    ClientCame,
     ClientFrameReceived,
     ClientGone,
     DrainNotice,
@@ -41,13 +46,17 @@ from tidemark.message.batches.batch import EventBatch
 from tidemark.message.registry import Registry
 from tidemark.sim.world.disk_thread import SimDiskThread
 from tidemark.sim.world.engine import Engine
-from tidemark.wire.frames import ClientFrame, PeerFrame, Range
+from tidemark.ticks import Range
+from tidemark.wire.frames import ClientFrame, PeerFrame
 
 if TYPE_CHECKING:
     from tidemark.sim.world.world import World
 
 #: A broker that could not start because of its disk is started again after so many microseconds.
 START_AGAIN_US = 200_000
+#: A document takes up to so many microseconds to a neighbour, and to the disk.
+TELLS_US_MAX = 60_000
+SAVES_US_MAX = 20_000
 
 
 class Machine:
@@ -84,6 +93,12 @@ class Machine:
         self._paused_until = 0
         #: appended to the log and not yet synced
         self._unsynced: list[AppendEvents] = []
+        #: the access document on disk; None while brokers are open
+        self.document: AccessDocument | None = None if world.access is None else world.access.first
+        #: the document that the broker goes by
+        self._in_force = self.document
+        # A generator of its own: what is drawn from it leaves the rest of the world unchanged.
+        self._access_chance = Random(f"access at {name}, {world.seed}")
 
     def start(self) -> None:
         """Start a new life of the broker from its disk; try again later if the disk is full or fails."""
@@ -105,6 +120,10 @@ class Machine:
         for pubend, state in recovered.pubends.items():
             self._world.recovered(pubend, state, *self._logged(pubend, state), rots=self._disk.rots)
         config: BrokerConfig = self._world.config_of(self.name, incarnation)
+        if self._world.access is not None and self.document is not None:
+            config = replace(config, access=self.document)
+            self._in_force = self.document
+            self._world.access.goes_by(self.name, self.document)
         self.broker = Broker(config, Registry(), recovered)
         self._world.started(self)
         self._give(Woken())
@@ -116,6 +135,27 @@ class Machine:
             self._give(RoutesChanged(layout, drain_notice=drain_notice))
             for peer in sorted(self._links - set(layout.neighbours(self.name))):
                 self._world.part(self.name, peer)
+
+    def access_heard(self, document: AccessDocument) -> None:
+        """An administrator or a neighbour brings an access document: it is put on disk if it is newer."""
+        life = self.life
+
+        def saved() -> None:
+            if self.life == life and self.document is not None and document.supersedes(self.document):
+                self.document = document
+                self._give(AccessChanged(document))
+                for peer in sorted(self._links):
+                    self._tell_access(peer)
+
+        if self.broker is not None and self.document is not None and document.supersedes(self.document):
+            self._engine.after(self._access_chance.randint(1_000, SAVES_US_MAX), saved)
+
+    def _tell_access(self, peer: str) -> None:
+        """Tell a neighbour which document is on disk here; it arrives if the link is up then."""
+        document = self.document
+        if document is not None:
+            delay = self._access_chance.randint(200, TELLS_US_MAX)
+            self._engine.after(delay, lambda: self._world.tell_access(self.name, peer, document))
 
     def crash(self) -> None:
         """Switch the machine off at once, with its broker, links and clients."""
@@ -184,6 +224,11 @@ class Machine:
             self._links.add(peer)
             self._came_up[peer] = self._came_up.get(peer, 0) + 1
             self._give(LinkUp(peer))
+            self._tell_access(peer)
+
+    def has_link(self, peer: str) -> bool:
+        """Whether there is a link to a neighbour."""
+        return peer in self._links
 
     def link_down(self, peer: str) -> None:
         """A link to a neighbour is gone."""
@@ -200,10 +245,12 @@ class Machine:
         if peer in self._links:
             self._give(PeerFrameReceived(peer, frame))
 
-    def client_came(self, client: int) -> None:
-        """A client opened a connection."""
+    def client_came(self, client: int, user: str) -> None:
+        """A client opened a connection, as a user if there are accounts."""
         assert self.broker is not None
         self._clients.add(client)
+        if self.document is not None:
+            self._give(ClientCame(client, Principal(user)))
 
     def client_frame(self, client: int, frame: ClientFrame) -> None:
         """A frame came over a client's connection."""
@@ -228,6 +275,15 @@ class Machine:
         assert self.broker is not None
         if isinstance(stimulus, LinkUp):
             self._heard_up[stimulus.peer] = self._heard_up.get(stimulus.peer, 0) + 1
+        elif isinstance(stimulus, AccessChanged) and self._world.access is not None:
+            assert stimulus.document is not None
+            self._in_force = stimulus.document
+            self._world.access.goes_by(self.name, stimulus.document)
+        elif isinstance(stimulus, ClientCame):
+            known = self._logged_in(stimulus)
+            if known is None:
+                return
+            stimulus = known
         elif isinstance(stimulus, PeerFrameReceived):
             self._world.checks.heard(self.broker, stimulus.peer, stimulus.frame)
         life, trace = self.life, self._world.trace
@@ -240,6 +296,17 @@ class Machine:
                 self._carry_out(effect)
         if self.life == life:
             self._schedule_wake()
+
+    def _logged_in(self, came: ClientCame) -> ClientCame | None:
+        """Returns who came, by the document that the broker goes by; None for an unknown user, who leaves."""
+        assert self._in_force is not None
+        principal = self._in_force.principal(came.principal.name)
+        if principal is None:
+            self._world.fault_counts["struck_off"] += 1
+            self._clients.discard(came.client)
+            self._world.connection_lost(came.client)
+            return None
+        return ClientCame(came.client, principal)
 
     def _schedule_wake(self) -> None:
         assert self.broker is not None
@@ -267,6 +334,13 @@ class Machine:
             case SendClient(client, frame):
                 if client in self._clients:
                     self._world.to_client(client, frame)
+            case RefuseClient(client, _, _, "access"):
+                # Nothing more reaches the client, whatever the broker says before it knows that it is gone.
+                if client in self._clients:
+                    self._clients.discard(client)
+                    self._world.connection_lost(client)
+                    life = self.life
+                    self._engine.after(1, lambda: self._gone(client, life))
             case RefuseClient(client, reason):
                 self._engine.after(1, lambda: self._refuse_client(client, reason))
             case RefusePeer(peer, reason):
@@ -276,6 +350,10 @@ class Machine:
                 self._disk.put(effect)
             case _:
                 self._disk.put(effect)
+
+    def _gone(self, client: int, life: int) -> None:
+        if self.life == life:
+            self._give(ClientGone(client))
 
     def _refuse_client(self, client: int, reason: str) -> None:
         self._world.frame_refused(self.name, reason)

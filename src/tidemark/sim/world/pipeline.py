@@ -107,7 +107,8 @@ class Pipeline:
 
     def _connect(self, name: str, life: int) -> None:
         receive = partial(self._receive, name, life)
-        self._clients[name] = self._world.connect(name, receive, partial(self._lost, name, life))
+        lost = partial(self._lost, name, life)
+        self._clients[name] = self._world.connect(name, receive, lost, "pipeline")
         self._say(name, Offer(self._chance.choice((1, 2, 16))))
         for pubend, host in self._world.plan.pubends.items():
             if host == name:

@@ -73,7 +73,7 @@ class SimPublisher:
         if not self.world.is_up(self.machine):
             self.world.engine.after(RETRY_US, self.connect)
             return
-        self.client = self.world.connect(self.machine, self.receive, self.disconnected)
+        self.client = self.world.connect(self.machine, self.receive, self.disconnected, self.name)
         self._declared.clear()
         for topic in self.topics:
             self._declare(topic)

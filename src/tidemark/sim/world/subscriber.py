@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Literal
 
+from tidemark.access.document import AccessDocument
 from tidemark.message.batches.batch import EventBatch
 from tidemark.sim.judging.ground_truth import ViolationError
 from tidemark.sim.world.publisher import RETRY_US
@@ -79,6 +80,10 @@ class Life:
     has_moved: bool = False
     #: this is the life at the end of the run, which must be complete
     is_last: bool = True
+    #: who it belongs to
+    user: str = ""
+    #: the access documents that were in force somewhere when the life began, and how many had been until then
+    documents: tuple[tuple[AccessDocument, ...], int] = ((), 0)
 
     def wanted_at(self, pubend: str, tick: int) -> DatedSelector | None:
         """Returns the selector that holds at a tick, or None before the start."""
@@ -143,7 +148,10 @@ class SimSubscriber:
         if self.lives:
             self.life.is_last = False
         wants = [DatedSelector(self.pattern, self.selector)]
-        self.lives.append(Life(f"{self.name}.{len(self.lives)}", wants, self.kind != "passes"))
+        life = Life(f"{self.name}.{len(self.lives)}", wants, self.kind != "passes", user=self.name)
+        self.lives.append(life)
+        if self.world.access is not None:
+            life.documents = self.world.access.now(), self.world.access.count
         if self.kind == "holds" and self.reaches_back and self.chance.random() < self.reaches_back:
             self.life.past = self._some_time_ago()
         self.is_subscribed = self.is_ending = False
@@ -172,9 +180,11 @@ class SimSubscriber:
         if self.kind == "passes" and self._has_asked:
             self._begin()
         self._has_asked = True
-        self.client = self.world.connect(self.machine, self.receive, self.disconnected)
+        self.client = self.world.connect(self.machine, self.receive, self.disconnected, self.name)
         last = self.asked_at if self.asked_at not in (None, self.machine) else ""
         self.life.has_moved |= self.asked_at not in (None, self.machine) or self._shows_a_change
+        # Rules may have changed its selector since, although it presents the same one.
+        self.life.has_moved |= self.asked_at is not None and self.world.access is not None
         self.asked_at = self.machine
         if self.is_ending:
             self.world.to_broker(self.client, Unsubscribe(self.life.name))
@@ -294,6 +304,12 @@ class SimSubscriber:
                 self.life.past = None
                 self.leave()
                 self.come()
+            case Refused("subscribe", _, "denied" | "limit", _) if self.world.access is not None:
+                # The rules show it nothing of what it asks for, or have changed faster than it acknowledges.
+                self.world.fault_counts["denied"] += 1
+                self.leave()
+                self.is_away = False
+                self.world.engine.after(RETRY_US, self._retry)
             case Refused():
                 self.world.refused(self, frame)
             case _:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from random import Random
 
+from tidemark.access.document import AccessDocument
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.effects import DrainNotice, RecoveredPubend
 from tidemark.broker.overlay.layout import Layout, pair
@@ -15,15 +16,16 @@ from tidemark.message.schema import Schema
 from tidemark.sim.judging.ground_truth import GroundTruth, ViolationError
 from tidemark.sim.judging.oracle import RunningChecks
 from tidemark.sim.swarm.plan import SECOND, WorldPlan
+from tidemark.sim.world.access import SimAccess
 from tidemark.sim.world.engine import Engine
 from tidemark.sim.world.machine import Machine
 from tidemark.sim.world.network import Network
 from tidemark.sim.world.pipeline import Pipeline
 from tidemark.sim.world.publisher import SimPublisher
-from tidemark.sim.world.subscriber import SimSubscriber
+from tidemark.sim.world.subscriber import Life, SimSubscriber
 from tidemark.sim.world.trace import Trace
-from tidemark.ticks import RangeSet
-from tidemark.wire.frames import ClientFrame, Deliver, Fetch, Gap, Knowledge, PeerFrame, Range, Refused
+from tidemark.ticks import Range, RangeSet
+from tidemark.wire.frames import ClientFrame, Deliver, Fetch, Gap, Knowledge, PeerFrame, Refused
 
 START = 1_000_000 * SECOND
 #: A broker notices within this many microseconds that a client is gone.
@@ -43,6 +45,7 @@ class World:
     def __init__(self, plan: WorldPlan, seed: int, trace: Trace | None = None) -> None:
         self.plan = plan
         self.trace = trace
+        self.seed = seed
         self.chance = Random(seed)
         self.engine = Engine(START)
         self.schema = Schema.parse("[key: string, kind: string, n: int]")
@@ -63,6 +66,8 @@ class World:
         self.network.rate = plan.link_rate
         #: who passed a fetch on last, to whom, and the fetch; for strangers who answer it
         self.last_fetch: tuple[str, str, Fetch] | None = None
+        #: who may see what; None while brokers are open
+        self.access = None if plan.rulebook is None else SimAccess(plan.rulebook, self.ground_truth)
         #: the current overlay; a broker may still work with an older one
         self.layout = plan.layout
         self.topology_changes = 0
@@ -71,6 +76,8 @@ class World:
         }
         self._links_down: set[frozenset[str]] = set()
         self._clients: dict[int, tuple[str, Callable[[ClientFrame], None], Callable[[], None]]] = {}
+        #: client -> the user that it is
+        self._users: dict[int, str] = {}
         self._next_client = 1
         self.publishers: list[SimPublisher] = []
         self.subscribers: list[SimSubscriber] = []
@@ -178,6 +185,8 @@ class World:
             if peer in self.machines:
                 self._disconnect(name, peer)
         del self.machines[name]
+        if self.access is not None:
+            self.access.forget(name)
 
     def is_up(self, name: str) -> bool:
         """Whether a machine's broker is running."""
@@ -197,6 +206,12 @@ class World:
             if end in self.machines:
                 self.machines[end].link_down(other)
 
+    def tell_access(self, sender: str, receiver: str, document: AccessDocument) -> None:
+        """An access document reaches a neighbour, unless the link is down."""
+        machine = self.machines.get(receiver)
+        if machine is not None and machine.has_link(sender):
+            machine.access_heard(document)
+
     def _sent(self, sender: str, receiver: str, frame: PeerFrame) -> None:
         if isinstance(frame, Knowledge):
             self.checks.knowledge(sender, receiver, frame)
@@ -209,15 +224,19 @@ class World:
 
     # Clients.
 
-    def connect(self, name: str, receive: Callable[[ClientFrame], None], gone: Callable[[], None]) -> int:
+    def connect(
+        self, name: str, receive: Callable[[ClientFrame], None], gone: Callable[[], None], user: str = ""
+    ) -> int:
         """Open a client's connection to a broker; returns its number.
 
-        `receive` is called with each frame from the broker, `gone` when the broker's end is lost.
+        `receive` is called with each frame from the broker, `gone` when the broker's end is lost. `user` is
+        who it is, where brokers have accounts.
         """
         client = self._next_client
         self._next_client += 1
         self._clients[client] = (name, receive, gone)
-        self.machines[name].client_came(client)
+        self._users[client] = user
+        self.machines[name].client_came(client, user)
         return client
 
     def disconnect(self, client: int, *, unnoticed: bool = False) -> None:
@@ -247,6 +266,8 @@ class World:
         if isinstance(frame, Deliver | Gap) and client in self._clients:
             machine = self.machines[self._clients[client][0]]
             self.checks.told(self.engine.now + machine.skew, frame)
+            if self.access is not None and isinstance(frame, Deliver) and frame.batch is not None:
+                self.checks.seen(self.access, machine.name, self._users[client], frame.batch)
 
         def arrive() -> None:
             if client in self._clients:
@@ -262,6 +283,10 @@ class World:
         """A broker has refused a frame; ViolationError if there are no hostile strangers in this world."""
         if not self.plan.fault_weights.hostile:
             raise ViolationError(f"{name} refused a frame: {reason}")
+
+    def is_owed(self, life: Life, key: str) -> bool:
+        """Whether the rules have shown an event to a subscription throughout its life."""
+        return self.access is None or self.access.is_shown_throughout(life.user, key, *life.documents)
 
     def set_skew(self, name: str, skew: int) -> None:
         """Set how many microseconds a machine's time of day is ahead."""

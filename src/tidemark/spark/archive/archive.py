@@ -216,10 +216,11 @@ class Archive:
         for root in sorted({root_of(name) for name in topics.names}):
             table = self._tables.get(root)
             before = ArchiveLayout() if table is None else table.layout
-            versions = [
-                version for name in topics.names if root_of(name) == root for version in topics[name].versions
+            creations = [
+                each for name in topics.names if root_of(name) == root for each in topics.creations(name)
             ]
-            layout = before.extended(field for each in versions for field in fields_of(each).items())
+            versions = [version for each in creations for version in each.versions]
+            layout = before.timed().extended(field for each in versions for field in fields_of(each).items())
             if table is None or layout is not before:
                 with self.commits:
                     self._tables[root] = ArchiveTable.to_write(self.path, root, layout)

@@ -38,6 +38,10 @@ HEADERS = pa.schema(
     ]
 )
 
+#: The tick as a timestamp, by which Parquet readers skip row groups. No field's column has such a name. Files
+#: of tables that are older than this column lack it.
+TIME = pa.field("_time@tick", pa.timestamp("us", tz="UTC"))
+
 #: Characters that the name of a Delta column cannot have, or that have a meaning in Spark SQL or here.
 _ESCAPED = frozenset(" ,;{}()\n\t=.%@`")
 
@@ -74,6 +78,12 @@ class ArchiveLayout:
                     break
             grown = ArchiveLayout(pa.schema(list(types.items())))
         return grown
+
+    def timed(self) -> ArchiveLayout:
+        """The layout with the column TIME."""
+        if TIME.name in self._types:
+            return self
+        return ArchiveLayout(pa.schema([*HEADERS, TIME, *list(self.schema)[len(HEADERS) :]]))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ArchiveLayout:
@@ -155,10 +165,13 @@ def columns_of(table: pa.Table, fields: Mapping[str, pa.DataType], layout: Archi
 
 
 def laid_out(arrays: Mapping[str, pa.Array], rows: int, layout: ArchiveLayout) -> pa.Table:
-    """A table with all columns of the layout: those in `arrays`, by name, and the others as nulls."""
+    """A table with all columns of the layout: those in `arrays`, by name, and the others as nulls.
+
+    The column TIME is made from the ticks.
+    """
     columns = []
     for field in layout.schema:
-        found = arrays.get(field.name)
+        found = arrays.get("_tick" if field.name == TIME.name else field.name)
         if found is None:
             columns.append(pa.nulls(rows, field.type))
         else:

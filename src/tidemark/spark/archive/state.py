@@ -153,10 +153,9 @@ class ArchiveTopics:
         self.described = tuple(described)
         self._registry = Registry()
         for each in described:
-            topic = TopicSchemas(self._registry, each.topic, is_open=each.open)
-            for text in each.schemas:
-                topic.register(Schema.parse(text))
-            self._registry.topics[each.topic] = topic
+            self._registry.take(
+                each.topic, map(Schema.parse, each.schemas), each.generation, is_open=each.open
+            )
 
     @property
     def registry(self) -> Registry:
@@ -168,13 +167,15 @@ class ArchiveTopics:
         """Every schema by its fingerprint."""
         return self._registry.schemas
 
-    def __getitem__(self, name: str) -> TopicSchemas:
-        return self._registry.topics[name]
+    def creations(self, name: str) -> list[TopicSchemas]:
+        """The versions of a topic for each of its creations, the newest last; most topics have one."""
+        found = self._registry.creations_of(name)
+        return [each for each in found if each.texts] or found[-1:]
 
     @property
     def names(self) -> list[str]:
-        """The names of all topics, sorted."""
-        return sorted(self._registry.topics)
+        """The names of all topics, sorted, also of those that were removed."""
+        return sorted(self._registry.topics.keys() | self._registry.removed.keys())
 
     def merged(self, described: Sequence[TopicStatus]) -> ArchiveTopics:
         """These topics and those described; a topic that the broker has dropped stays in the archive."""

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from tidemark.errors import NotConnectedError
 from tidemark.message.batches.batch import EventBatch
 from tidemark.spark.archive.bounds import Bounds
-from tidemark.spark.archive.layout import ArchiveLayout
+from tidemark.spark.archive.layout import TIME, ArchiveLayout
 from tidemark.spark.archive.plan import RoundPart
 from tidemark.spark.archive.rows import Schemas, to_rows
 from tidemark.spark.archive.table import DataFile, disk_errors, file_name, folder_of, root_of
@@ -153,11 +153,12 @@ class FileWriter:
 
 def _options(schema: pa.Schema) -> dict[str, object]:
     """Options that make files small and quick to write: dictionaries, differences for ticks, light zstd."""
-    unlike = [field.name for field in schema if pa.types.is_binary(field.type) or field.name == "_tick"]
+    growing = [name for name in ("_tick", TIME.name) if name in schema.names]
+    unlike = [field.name for field in schema if pa.types.is_binary(field.type) or field.name in growing]
     return {
         "compression": "zstd",
         "compression_level": 1,
         "use_dictionary": [field.name for field in schema if field.name not in unlike],
-        "column_encoding": {"_tick": "DELTA_BINARY_PACKED"},
+        "column_encoding": dict.fromkeys(growing, "DELTA_BINARY_PACKED"),
         "write_page_index": True,
     }

@@ -150,7 +150,9 @@ class _TableColumns:
         layout = archived.layouts[root]
         pattern = TopicPattern.parse(columns.pattern)
         names = [name for name in archived.topics.names if root_of(name) == root and pattern.matches(name)]
-        topics = [archived.topics[name] for name in names]
+        topics = [each for name in names for each in archived.topics.creations(name)]
+        if len(topics) > len(names):
+            raise TranslationError("a topic was created more than once: several schemas test its rows")
         versions = [version for topic in topics for version in topic.versions]
         types = member_types(Schema.parse(columns.schema))
         #: field -> the column of the table that has it; None if no event has it

@@ -50,12 +50,13 @@ class Pruning:
     """Tests bounds for the events of some topics, all of one table, that a selector matches."""
 
     def __init__(self, layout: ArchiveLayout, topics: Sequence[TopicSchemas], selector: str) -> None:
-        #: topic -> its clauses, each of them constraints on columns; a topic that has no match is not here
+        #: topic -> its clauses, of all creations, each of them constraints on columns; a topic that has no
+        #: match is not here
         self._clauses: dict[str, list[list[tuple[str, Constraint]]]] = {}
         for topic in topics:
             found = _clauses(layout, topic, selector)
             if found is not None:
-                self._clauses[topic.topic] = found
+                self._clauses.setdefault(topic.topic, []).extend(found)
 
     def could_have(self, rows: BoundedRows) -> bool:
         """May there be such an event among the rows? False only if their bounds exclude it."""

@@ -90,9 +90,8 @@ class _Test:
         names = [name for name in archived.topics.names if root_of(name) == root and pattern.matches(name)]
         self._names = set(names)
         self._is_known = pattern.is_exact and bool(names)
-        self._pruning = Pruning(
-            archived.layouts[root], [archived.topics[name] for name in names], wanted.selector
-        )
+        topics = [each for name in names for each in archived.topics.creations(name)]
+        self._pruning = Pruning(archived.layouts[root], topics, wanted.selector)
 
     def could_have(self, file: DataFile) -> bool:
         """May the file have events that are wanted?

@@ -69,6 +69,9 @@ def session(app: str = "tidemark", master: str = "local[2]", **conf: str) -> Spa
     made = SparkSession.builder.appName(app).master(master).config(map=settings).getOrCreate()
     plain_errors.install()
     plain_errors.quieten(made)
+    from tidemark.spark.history_frames.table_function import register
+
+    register(made)
     return made
 
 

@@ -114,9 +114,10 @@ def _archive_frames(
     for root in archived.roots(TopicPattern.parse(query.columns.pattern)):
         scan = TableScan(archived, root, topics, query)
         schema = _spark_struct(archived.layouts[root].schema)
-        for files, condition in scan.reads():
+        for files, condition, columns in scan.reads():
             table = spark.read.schema(schema).parquet(*_paths(archived, files))
-            frames.append(table.where(condition).selectExpr(*scan.columns()))
+            # Spark shows an alias in `explain(True)`, and plans nothing for it.
+            frames.append(table.where(condition).selectExpr(*columns).alias(scan.description(files)))
         if scan.files:
             frames += [
                 _matched_frame(spark, archived, root, scan.files, query.of_topic(topic.topic))

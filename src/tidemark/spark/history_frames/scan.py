@@ -7,11 +7,13 @@ told apart by topic and by tick only in files whose bounds leave that open. Impo
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.schema import Schema
+from tidemark.spark.archive.layout import TIME
 from tidemark.spark.archive.reader import Snapshot
 from tidemark.spark.archive.state import ArchiveTopics
 from tidemark.spark.archive.table import DataFile, root_of
@@ -42,6 +44,8 @@ class FileRead(NamedTuple):
     files: list[DataFile]
     #: Spark SQL that is true for the wanted rows of these files
     condition: str
+    #: the columns of the query as Spark SQL, each with its name
+    columns: list[str]
 
 
 class TableScan:
@@ -53,23 +57,44 @@ class TableScan:
         pattern = TopicPattern.parse(query.columns.pattern)
         #: every topic that the table may have events of: the archive learns of a topic before its first event
         self._known = [name for name in topics.names if root_of(name) == root]
-        self._topics = [topics[name] for name in self._known if pattern.matches(name)]
-        #: `untranslated` are the topics for which the selector has no Spark SQL
-        self._texts, self.untranslated = matching_texts(self._layout, self._topics, query.columns.selector)
+        found = [topics.creations(name) for name in self._known if pattern.matches(name)]
+        self._topics = [each for creations in found for each in creations]
+        once = [creations[0] for creations in found if len(creations) == 1]
+        self._texts, untranslated = matching_texts(self._layout, once, query.columns.selector)
+        #: the topics for which the selector has no Spark SQL, and those that were created more than once
+        self.untranslated = [*untranslated, *(creations[-1] for creations in found if len(creations) > 1)]
         self._pruning = Pruning(self._layout, self._topics, query.columns.selector)
-        self.files = [each for each in archived.files[root] if self._could_have(each)]
+        self._there = archived.files[root]
+        self.files = [each for each in self._there if self._could_have(each)]
 
     def reads(self) -> list[FileRead]:
         """What to read for the rows of all topics but `untranslated`; each row is in one of the reads."""
         if not self._texts:
             return []
-        found: dict[str, list[DataFile]] = {}
+        found: dict[tuple[str, bool], list[DataFile]] = {}
+        asks_time = "_time" in self._query.columns.names
         for file in self.files:
-            found.setdefault(self._condition(file), []).append(file)
-        return [FileRead(files, condition) for condition, files in found.items()]
+            is_timed = asks_time and file.nulls.get(TIME.name) == 0
+            found.setdefault((self._condition(file), is_timed), []).append(file)
+        return [
+            FileRead(files, condition, self._columns(is_timed=is_timed))
+            for (condition, is_timed), files in found.items()
+        ]
 
-    def columns(self) -> list[str]:
-        """The columns of the query as Spark SQL, each with its name."""
+    def description(self, files: Sequence[DataFile]) -> str:
+        """What is read here, for people who look at a plan."""
+        wanted, there = self._query.columns, self._there
+        size = sum(each.bytes for each in files)
+        return (
+            f"tidemark history of {wanted.pattern}, selector [{wanted.selector or 'all events'}]: "
+            f"{len(files)} of {len(there)} files, {size:,} of {sum(each.bytes for each in there):,} bytes"
+        )
+
+    def _columns(self, *, is_timed: bool) -> list[str]:
+        """The columns of the query as Spark SQL, each with its name.
+
+        `is_timed` says that every row has its time in a column, on which Parquet has bounds.
+        """
         types = member_types(Schema.parse(self._query.columns.schema))
         versions = {each.fingerprint: each for topic in self._topics for each in topic.versions}.values()
         texts = {
@@ -79,7 +104,7 @@ class TableScan:
             for name in self._query.columns.names
         }
         if "_time" in texts:
-            texts["_time"] = "timestamp_micros(`_tick`)"
+            texts["_time"] = column_text((TIME.name,)) if is_timed else "timestamp_micros(`_tick`)"
         if "_topic" in texts and len(self._topics) == 1:
             texts["_topic"] = string_text(self._topics[0].topic)
         return [f"{text} AS {column_text((name,))}" for name, text in texts.items()]

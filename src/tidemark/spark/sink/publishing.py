@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
@@ -22,6 +23,7 @@ from tidemark.spark.options import SinkOptions
 from tidemark.spark.sink.dead_letters import LETTER, write_letters
 from tidemark.spark.sink.staging import BatchRecord, StagedFile, Staging, in_order
 from tidemark.wire import rendezvous
+from tidemark.wire.answers import TopicStatus
 
 #: Batches of at most `row_encoder.PUBLISH_BYTES` that are published together; a client has room for all of
 #: them.
@@ -133,9 +135,19 @@ def _staged(staging: Staging, record: BatchRecord) -> Iterator[tuple[EventBatch,
 
 
 def _grouped(batches: Iterator[EventBatch]) -> Iterator[list[EventBatch]]:
-    """Groups of batches that are sent together, so that the broker is busy while one of them is synced."""
-    while group := list(islice(batches, GROUP_BATCHES)):
-        yield group
+    """Groups of batches that are sent together, so that the broker is busy while one of them is synced.
+
+    The next group is read and checked while one is sent.
+    """
+
+    def following() -> list[EventBatch]:
+        return list(islice(batches, GROUP_BATCHES))
+
+    with ThreadPoolExecutor(1) as ahead:
+        coming = ahead.submit(following)
+        while group := coming.result():
+            coming = ahead.submit(following)
+            yield group
 
 
 def _publish(broker: RetryingClient, group: list[EventBatch], sequence: int, staging: Staging) -> None:
@@ -157,8 +169,7 @@ def topic_schema(options: SinkOptions, columns: Callable[[], Schema]) -> Schema:
     columns are a shape of their own, which is registered here.
     """
     with RetryingClient(options.broker, min(CONNECT_SECONDS_MAX, options.retry_seconds)) as broker:
-        topics = {each.topic: each for each in broker.topics()}
-    found = topics.get(options.topic)
+        found = _existing(broker, options.topic)
     if found is not None and not found.open:
         return Schema.parse(found.schemas[-1])
     shape = columns()
@@ -171,12 +182,23 @@ def declare_dead_letters(options: SinkOptions) -> None:
     """Create the topic of rows that do not fit. Raises ConfigError if it exists with another schema."""
     assert options.dead_letter is not None
     with RetryingClient(options.broker, min(CONNECT_SECONDS_MAX, options.retry_seconds)) as broker:
-        found = next((each for each in broker.topics() if each.topic == options.dead_letter), None)
+        found = _existing(broker, options.dead_letter)
         if found is None:
             topic = options.dead_letter
             broker.run(lambda client: client.create_topic(topic, LETTER))
         elif LETTER.text not in found.schemas:
             raise ConfigError(f"{options.dead_letter!r} is no topic of {LETTER.text}", key="deadLetter")
+
+
+def _existing(broker: RetryingClient, topic: str) -> TopicStatus | None:
+    """The topic as it is now, None if there is none; ConfigError if it was removed."""
+    creations = [each for each in broker.topics() if each.topic == topic]
+    if creations and creations[-1].is_removed:
+        raise ConfigError(
+            f"the topic {topic!r} was removed: create it again with `tidemark topic create`, or use another",
+            key="topic",
+        )
+    return creations[-1] if creations else None
 
 
 async def _open(options: SinkOptions, shape: Schema) -> None:

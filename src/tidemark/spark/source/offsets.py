@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from tidemark.errors import ConfigError, EventsLostError
-from tidemark.spark.options import Start
+from tidemark.spark.options import ReadPoint
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
 from tidemark.wire.answers import PubendStatus
@@ -45,7 +45,7 @@ def pubend_extents(pubends: Iterable[PubendStatus]) -> dict[str, PubendExtent]:
     return found
 
 
-def initial(start: Start, there: Mapping[str, PubendExtent], archive_gaps: Gaps) -> Token:
+def initial(start: ReadPoint, there: Mapping[str, PubendExtent], archive_gaps: Gaps) -> Token:
     """The token to start from.
 
     `earliest` starts with what still exists: the beginning of the archive, else the first event that the
@@ -75,6 +75,16 @@ def latest(start: Token, there: Mapping[str, PubendExtent], ceiling: Token | Non
     if ceiling is not None:
         ends = {name: min(end, ceiling[name]) for name, end in ends.items() if name in ceiling}
     return start.merge(Token(ends))
+
+
+def ceiling(end: ReadPoint, there: Mapping[str, PubendExtent]) -> Token | None:
+    """The token beyond which a read with this end reads nothing; None if it reads all there is.
+
+    A pubend that the token of the end does not name is not read.
+    """
+    if end.tick is not None:
+        return Token(dict.fromkeys(there, end.tick))
+    return end.after
 
 
 def check_gaps(

@@ -12,11 +12,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tidemark.spark.options import ReadPoint
 from tidemark.ticks import union
 
 #: About how much one task reads.
 PARTITION_BYTES = 64 << 20
 PARTITIONS_PER_PUBEND_MAX = 64
+#: A stream that takes at most so many events at once is not cut: to find out where takes longer than to read.
+PARTITION_EVENTS_MIN = 50_000
 _PROBES = 8
 _ROUNDS = 3
 
@@ -53,6 +56,8 @@ class NewerEvents:
     after: Mapping[str, int]
     #: where a pubend starts that is not among them
     first_base: int
+    #: nothing beyond is read
+    end: ReadPoint
 
 
 def split(whole: TickRange, bytes_per_tick: Callable[[int], float], probe: Probe) -> list[TickRange]:

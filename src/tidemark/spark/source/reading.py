@@ -17,6 +17,7 @@ import numpy as np
 
 from tidemark.errors import EventsLostError, TimedOutError
 from tidemark.message.batches.batch import EventBatch
+from tidemark.message.batches.columns import Ints
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.source.archived import ReleasedHistory
 from tidemark.spark.source.partitions import TickRange
@@ -104,16 +105,24 @@ class RangeReader:
         bytes_max = min(events_max * _EVENT_BYTES, FETCH_BYTES)
         for _ in range(_LOOKED_THROUGH_MAX):
             fetched, bytes_max = self._fetch(part, at, bytes_max), FETCH_BYTES
-            for item in self._filled(part.pubend, fetched):
-                if isinstance(item, LostRange):
-                    continue
-                if found + item.count >= events_max:
-                    return int(item.ticks[events_max - found - 1]), events_max
-                found += item.count
+            for ticks in self._ticks(part.pubend, fetched):
+                if found + len(ticks) >= events_max:
+                    return int(ticks[events_max - found - 1]), events_max
+                found += len(ticks)
             at = fetched.upto
             if at >= part.upto:
                 break
         return at, found
+
+    def _ticks(self, pubend: str, fetched: Fetched) -> Iterator[Ints]:
+        """The ticks of the events of one answer, in order; whether they can be decoded does not matter."""
+        if fetched.lost <= fetched.base and not fetched.damaged:
+            if fetched.batch is not None:
+                yield fetched.batch.ticks
+            return
+        for item in self._filled(pubend, fetched):
+            if not isinstance(item, LostRange):
+                yield item.ticks
 
     def probe(self, pubend: str, at: int, upto: int) -> int:
         """A `partitions.Probe`: a fetch that chooses no event, and so ends at the first record it meets."""

@@ -14,12 +14,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemark.message.topic_selector import TopicSelector
-from tidemark.spark.connections import CONNECT_SECONDS_MAX, BrokerReader, retrying_client
+from tidemark.spark.connections import CONNECT_SECONDS_MAX, BrokerReader, kept_client, retrying_client
 from tidemark.spark.locations import check_archive
 from tidemark.spark.options import SourceOptions
 from tidemark.spark.source.archived import ARCHIVE_PART_BYTES, ReleasedHistory, archive_at
-from tidemark.spark.source.offsets import PubendExtent, check_gaps, initial, latest, lost, pubend_extents
-from tidemark.spark.source.partitions import ArchivedRanges, NewerEvents, TickRange, split
+from tidemark.spark.source.offsets import (
+    PubendExtent,
+    ceiling,
+    check_gaps,
+    initial,
+    latest,
+    lost,
+    pubend_extents,
+)
+from tidemark.spark.source.partitions import (
+    PARTITION_BYTES,
+    PARTITION_EVENTS_MIN,
+    ArchivedRanges,
+    NewerEvents,
+    TickRange,
+    split,
+)
 from tidemark.spark.source.reading import LostRange, RangeReader
 from tidemark.spark.topic_columns import TopicColumnReader, TopicColumns, make_topic_columns
 from tidemark.ticks import TICK_MIN, CheckpointToken
@@ -32,6 +47,8 @@ Partition = TickRange | ArchivedRanges
 #: An idle query makes Spark wait so long for new events, instead of letting it ask every 10 ms.
 IDLE_SECONDS = 0.2
 _IDLE_SLEEP_SECONDS = 0.02
+#: So many parts of the archive at most are searched for the end of a bounded batch.
+ARCHIVE_PARTS_COUNTED_MAX = 16
 _log = logging.getLogger("tidemark.spark")
 
 
@@ -84,9 +101,15 @@ class SourceScan:
         )
         return replace(self, topic_columns=replace(self.topic_columns, selector=both))
 
-    def read(self, part: TickRange | ArchivedRanges) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition. Raises EventsLostError if some events are gone, unless gaps are rows."""
-        with retrying_client(self.options.broker, self.options.retry_seconds) as broker:
+    def read(
+        self, part: TickRange | ArchivedRanges, *, keeps_connection: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition. Raises EventsLostError if some events are gone, unless gaps are rows.
+
+        `keeps_connection` is for Spark's workers: the connection is kept for the next task.
+        """
+        connect = kept_client if keeps_connection else retrying_client
+        with connect(self.options.broker, self.options.retry_seconds) as broker:
             if isinstance(part, TickRange):
                 yield from self._rows(broker, [part])
                 return
@@ -100,7 +123,8 @@ class SourceScan:
         """The rows of all that has come since the other ranges were planned."""
         with retrying_client(self.options.broker, self.options.retry_seconds) as broker:
             start = CheckpointToken(newer.after)
-            end = latest(start, pubend_extents(broker.pubends()))
+            there = pubend_extents(broker.pubends())
+            end = latest(start, there, ceiling(newer.end, there))
             bases = {name: start.get(name, newer.first_base) for name in end}
             yield from self._rows(
                 broker,
@@ -137,12 +161,15 @@ class Planner:
     def __init__(self, scan: SourceScan) -> None:
         self._options = scan.options
         self._wanted = scan.wanted
+        self._columns = scan.topic_columns
         self._broker = retrying_client(scan.options.broker, scan.options.retry_seconds)
         self._archive = archive_at(scan.options.archive)
         column_reader = TopicColumnReader(scan.topic_columns, self._broker.topics)
         self._reader = scan.reader(self._broker, self._archive, column_reader)
         #: the token beyond which nothing is read, in a query that reads only what was there when it started
         self._ceiling: CheckpointToken | None = None
+        #: the token that `latest` returned last, and where the pubends stood then
+        self._asked: tuple[CheckpointToken | None, dict[str, PubendExtent]] = (None, {})
 
     def initial(self) -> CheckpointToken:
         """The token that a new query starts from."""
@@ -163,7 +190,10 @@ class Planner:
             there = self._extents()
             end = latest(start, there, self._ceiling)
             if end != start:
-                return end if events_max is None else self._limited(start, end, events_max)
+                if events_max is not None:
+                    end = self._limited(start, end, there, events_max)
+                self._asked = end, there
+                return end
             if self._ceiling is not None or time.monotonic() >= deadline:
                 return start
             time.sleep(_IDLE_SLEEP_SECONDS)
@@ -173,7 +203,9 @@ class Planner:
 
         Raises EventsLostError if some are gone, as `read` does.
         """
-        return self._plan(start, end, self._extents())
+        asked, there = self._asked
+        # What a broker releases in between is found out by the tasks.
+        return self._plan(start, end, there if asked == end else self._extents())
 
     def everything(self) -> list[Partition]:
         """The ranges that tasks read for all there is now, from the start that was asked for."""
@@ -182,12 +214,12 @@ class Planner:
     def batch(self) -> list[Partition | NewerEvents]:
         """The ranges for all there is now, and what a task reads for all that will have come until then."""
         parts, end = self._everything()
-        return [*parts, NewerEvents(dict(end), self._first_base)]
+        return [*parts, NewerEvents(dict(end), self._first_base, self._options.end)]
 
     def _everything(self) -> tuple[list[Partition], CheckpointToken]:
         there = self._extents()
         start = initial(self._options.start, there, self._archive.gaps)
-        end = latest(start, there)
+        end = latest(start, there, ceiling(self._options.end, there))
         # A batch read takes all that is archived from there, and spares the broker. A stream is near the end.
         return self._plan(start, end, there, from_archive=True), end
 
@@ -252,18 +284,51 @@ class Planner:
         ranges = [TickRange(name, start.get(name, self._first_base), upto) for name, upto in end.items()]
         return sorted((each for each in ranges if each.base < each.upto), key=lambda each: each.base)
 
-    def _limited(self, start: CheckpointToken, end: CheckpointToken, events_max: int) -> CheckpointToken:
+    def _limited(
+        self,
+        start: CheckpointToken,
+        end: CheckpointToken,
+        there: dict[str, PubendExtent],
+        events_max: int,
+    ) -> CheckpointToken:
         """A token up to which there are `events_max` events at most; each pubend gets an equal share."""
         left, token = events_max, start
         ranges = self._ranges(start, end)
         for index, whole in enumerate(ranges):
             share = left // (len(ranges) - index)
             if share:
-                upto, found = self._reader.reach(whole, share)
+                upto, found = self._reach(whole, there.get(whole.pubend), share)
                 token, left = token.advance(whole.pubend, upto), left - found
         return token
 
+    def _reach(self, whole: TickRange, extent: PubendExtent | None, events_max: int) -> tuple[int, int]:
+        """As `RangeReader.reach`; what is read from the archive is counted by its columns."""
+        border = self._border(whole, extent, from_archive=False)
+        archived = TickRange(whole.pubend, whole.base, border)
+        found = 0
+        counted = replace(self._columns, names=("_tick",))
+        parts = self._archive.parts([archived], self._wanted) if whole.base < border else []
+        for number, (part, _) in enumerate(parts):
+            if number == ARCHIVE_PARTS_COUNTED_MAX:
+                return part.base, found
+            for item in self._archive.rows([part], counted):
+                if isinstance(item, TickRange):
+                    rest = TickRange(whole.pubend, item.base, whole.upto)
+                    upto, more = self._reader.reach(rest, events_max - found)
+                    return upto, found + more
+                if found + item.num_rows >= events_max:
+                    return item.column("_tick")[events_max - found - 1].as_py(), events_max
+                found += item.num_rows
+        if border == whole.upto or found == events_max:
+            return border, found
+        upto, more = self._reader.reach(TickRange(whole.pubend, border, whole.upto), events_max - found)
+        return upto, found + more
+
     def _live_parts(self, whole: TickRange, extent: PubendExtent) -> list[TickRange]:
+        most = self._options.events_per_trigger_max
+        if extent.bytes <= PARTITION_BYTES or (most is not None and most <= PARTITION_EVENTS_MIN):
+            return [whole]
+
         def bytes_per_tick(first: int) -> float:
             begins = (
                 self._reader.probe(whole.pubend, extent.lost, extent.end)

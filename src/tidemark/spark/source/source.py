@@ -67,7 +67,14 @@ class TidemarkSource(DataSource):  # type: ignore[misc]  # pyspark is not looked
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """The reader of `spark.readStream`."""
-        return StreamReader(self._scan(schema))
+        scan = self._scan(schema)
+        if scan.options.end.at != "latest":
+            raise ConfigError(
+                "a stream has no end: leave it out, and end the query when it has read what there is with "
+                ".trigger(availableNow=True)",
+                key="end",
+            )
+        return StreamReader(scan)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer of `df.write`."""
@@ -100,7 +107,7 @@ class _PartitionReader:
         if isinstance(part, NewerEvents):
             return self._scan.read_newer(part)
         # If there are no partitions, Spark asks for the rows of one whose value is None.
-        return iter(()) if part is None else self._scan.read(part)
+        return iter(()) if part is None else self._scan.read(part, keeps_connection=True)
 
 
 class BatchReader(_PartitionReader, DataSourceReader):  # type: ignore[misc]  # pyspark is not looked into

@@ -35,6 +35,7 @@ SCHEMA: dict[str, tuple[str, ...]] = {
     "counters": ("name TEXT KEY", "value INTEGER"),
     "topics": ("topic TEXT KEY", "is_open INTEGER", "schemas TEXT"),
     "schemas": ("topic TEXT KEY", "number INTEGER KEY", "schema TEXT"),
+    "generations": ("topic TEXT KEY", "creation INTEGER KEY", "is_open INTEGER", "generation INTEGER"),
     "hosts": ("pubend TEXT KEY", "brokers TEXT"),
 }  # fmt: skip
 
@@ -96,6 +97,10 @@ def rows_of(contents: TableRows) -> Iterator[tuple[str, list[Row]]]:
     yield "counters", list(contents.counters.items())
     yield "topics", [_topic_row(each) for each in contents.topics.values()]
     yield "schemas", [(topic, number, text) for (topic, number), text in contents.schemas.items()]
+    yield (
+        "generations",
+        [(*key, int(opened), number) for key, (opened, number) in contents.generations.items()],
+    )
     yield "hosts", [(pubend, json.dumps(hosts)) for pubend, hosts in contents.hosts.items()]
 
 
@@ -143,6 +148,10 @@ def contents_of(rows: Mapping[str, Iterable[Row]]) -> TableRows:
         dict(rows["counters"]),
         topics,
         {(topics[topic].topic, number): text for topic, number, text in rows["schemas"]},
+        {
+            (topics[topic].topic, creation): (bool(is_open), generation)
+            for topic, creation, is_open, generation in rows["generations"]
+        },
         {pubend: _hosts(json.loads(hosts)) for pubend, hosts in rows["hosts"]},
     )
 

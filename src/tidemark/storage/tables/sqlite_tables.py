@@ -48,7 +48,7 @@ from tidemark.storage.tables.wal import damage_in
 
 #: "TMSH", and the version of `rows.SCHEMA`
 APPLICATION = 0x544D5348
-VERSION = 6
+VERSION = 7
 #: The oldest version that is read. Older files only lack tables, which are created when such a file is
 #: opened.
 VERSION_OLDEST = 2

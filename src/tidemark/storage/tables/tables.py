@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tidemark.errors import DiskFullError
+from tidemark.message.generations import creation_of
 from tidemark.storage.log.segments.place import Place
 from tidemark.storage.tables.subscription import SUBSCRIBER_MAX, SubscriptionRow
 from tidemark.storage.witness.known import Known
@@ -30,6 +31,8 @@ ACCEPTED = "accepted"
 #: How many microseconds the clock of a lost machine may have been ahead of this one's, if the tables were put
 #: back from a backup of that machine; 0 if they never were.
 RESTORED = "restored"
+#: The numbers of the versions of a topic's schema in its creations are so far apart.
+CREATION_NUMBERS = 1 << 32
 #: The counters with what the tables know of the log and of the PFS: segment and offset of each.
 _PLACES = ("log segment", "log offset", "pfs segment", "pfs offset")
 #: When rows were lost, what is known of these counters may be a little old: numbers go on after so many more.
@@ -53,6 +56,8 @@ class TopicRow:
     topic: str
     is_open: bool
     schemas: tuple[str, ...]
+    #: of the schemas; if it is odd, the topic is removed (`message.generations`)
+    generation: int = 0
 
 
 @dataclass(slots=True)
@@ -85,9 +90,13 @@ class TableRows:
     #: declaration is answered, and a client that gets no answer declares it again.
     topics: dict[str, TopicRow] = field(default_factory=dict)
     #: Topic and number -> a version of its schema. Each has a row of its own, since there may be thousands;
-    #: older brokers kept them in `topics`, where they come before these. A crash loses nothing that was
-    #: confirmed, as for `topics`.
+    #: older brokers kept them in `topics`, where they come before these. Numbers of each creation begin at
+    #: CREATION_NUMBERS times the creation. A crash loses nothing that was confirmed, as for `topics`.
     schemas: dict[tuple[str, int], str] = field(default_factory=dict)
+    #: Topic and creation -> whether that one was open, and its generation, which is odd if it is removed. The
+    #: first creation has a row only when it is removed. A crash loses nothing that was confirmed, as for
+    #: `topics`.
+    generations: dict[tuple[str, int], tuple[bool, int]] = field(default_factory=dict)
     #: Pubend hosted here -> the brokers that may have subscribers of it -> the oldest release row that
     #: counts. A crash loses nothing that was confirmed: a host gets its answer after the commit, and lets no
     #: subscriber start before. A pubend without an entry is older than this table.
@@ -101,6 +110,7 @@ class TableRows:
         self.counters.update(changes.counters)
         self.topics.update(changes.topics)
         self.schemas.update(changes.schemas)
+        self.generations.update(changes.generations)
         self.hosts.update(changes.hosts)
         for mine, theirs in ((self.released, changes.released), (self.tokens, changes.tokens)):
             for subscriber, ticks in theirs.items():
@@ -124,10 +134,11 @@ class Tables(ABC):
         #: all rows, committed or not
         self._contents = contents
         self._by_name = {row.name: row for row in contents.subscriptions.values()}
-        #: topic -> how many numbers its versions have taken
-        self._schema_counts = {name: len(row.schemas) for name, row in contents.topics.items()}
+        #: topic and creation -> how many numbers its versions have taken
+        self._schema_counts = {(name, 0): len(row.schemas) for name, row in contents.topics.items()}
         for topic, number in contents.schemas:
-            self._schema_counts[topic] = max(self._schema_counts[topic], number + 1)
+            key = (topic, number // CREATION_NUMBERS)
+            self._schema_counts[key] = max(self._schema_counts.get(key, 0), number % CREATION_NUMBERS + 1)
         #: rows written, and subscribers removed, since the last commit; a subscriber is never in both
         self._changes = TableRows()
         self._removed: set[int] = set()
@@ -304,29 +315,46 @@ class Tables(ABC):
         return self._contents.pfs.get(pubend)
 
     def put_topic(self, row: TopicRow) -> None:
-        """Add a topic, or add versions of its schema to those it has; an open one may become declared."""
-        if row.topic not in self._contents.topics:
-            created = TopicRow(row.topic, row.is_open, ())
-            self._contents.topics[row.topic] = self._changes.topics[row.topic] = created
-        elif self._contents.topics[row.topic].is_open and not row.is_open:
-            declared = replace(self._contents.topics[row.topic], is_open=False)
-            self._contents.topics[row.topic] = self._changes.topics[row.topic] = declared
+        """Add a topic, or add versions of its schema to those it has; an open one may become declared.
+
+        Versions of one creation are kept apart from those of another. What is removed stays removed.
+        """
+        creation = creation_of(row.generation)
+        known = self._contents.topics.get(row.topic)
+        if known is None or (known.is_open and not row.is_open and not creation):
+            put = TopicRow(row.topic, row.is_open, ()) if known is None else replace(known, is_open=False)
+            self._contents.topics[row.topic] = self._changes.topics[row.topic] = put
+        if row.generation:
+            key = (row.topic, creation)
+            _, before = self._contents.generations.get(key, (False, 0))
+            kept = (row.is_open, max(before, row.generation))
+            self._contents.generations[key] = self._changes.generations[key] = kept
         for schema in row.schemas:
-            number = self._schema_counts.get(row.topic, 0)
+            count = self._schema_counts.get((row.topic, creation), 0)
+            number = creation * CREATION_NUMBERS + count
             self._contents.schemas[row.topic, number] = self._changes.schemas[row.topic, number] = schema
-            self._schema_counts[row.topic] = number + 1
+            self._schema_counts[row.topic, creation] = count + 1
 
     def topics(self) -> list[TopicRow]:
-        """Returns all topics with all versions of their schemas, in the order of their names.
+        """Returns all topics with all versions of their schemas, in the order of their names and creations.
 
         A version that was put twice comes where it was put last.
         """
-        schemas = {name: list(row.schemas) for name, row in self._contents.topics.items()}
+        rows = {(name, 0): (row.is_open, 0) for name, row in self._contents.topics.items()}
+        rows |= self._contents.generations
+        schemas: dict[tuple[str, int], list[str]] = {key: [] for key in rows}
+        for name, row in self._contents.topics.items():
+            schemas[name, 0] += row.schemas
         for topic, number in sorted(self._contents.schemas):
-            schemas[topic].append(self._contents.schemas[topic, number])
-        rows = self._contents.topics
-        ordered = {name: tuple(dict.fromkeys(texts[::-1]))[::-1] for name, texts in schemas.items()}
-        return [TopicRow(name, rows[name].is_open, ordered[name]) for name in sorted(rows)]
+            schemas[topic, number // CREATION_NUMBERS].append(self._contents.schemas[topic, number])
+        for name, creation in self._contents.generations:
+            if creation and not schemas.get((name, 0), True) and (name, 0) not in self._contents.generations:
+                del rows[name, 0]  # only later creations were ever heard of here
+                del schemas[name, 0]
+        return [
+            TopicRow(name, is_open, tuple(dict.fromkeys(schemas[name, creation][::-1]))[::-1], generation)
+            for (name, creation), (is_open, generation) in sorted(rows.items())
+        ]
 
     def put_hosts(self, pubend: str, hosts: Mapping[str, int]) -> None:
         """Keep the brokers that may have subscribers of a pubend, each with the oldest row that counts."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemark.lab.bench.report import Goal, Measurement, Section
+from tidemark.lab.bench.spark.reading import rows_from_memory
 from tidemark.lab.bench.spark.testbed import SparkTestbed, in_pairs, rate, timed, to_nowhere
 from tidemark.lab.bench.system.load import TOPIC, Load
 from tidemark.spark.archive.archive import Archive
@@ -17,13 +18,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 EVENTS_A_SECOND = 150_000
-AGAINST_PARQUET = 0.7
+AGAINST_PARQUET = 0.9
+#: A condition on `_time` that one event of a hundred meets may read so much of what all events are.
+TIME_BYTES_MAX = 0.05
 
 
 def archiving(testbed: SparkTestbed) -> Iterator[Section]:
     """Yields the sections on the archive, which stays at `archive_of` for later cases."""
     yield _written(testbed)
     yield _history(testbed)
+    yield _source(testbed)
+    yield _by_time(testbed)
 
 
 def archive_of(testbed: SparkTestbed) -> Path:
@@ -84,6 +89,73 @@ def _history(testbed: SparkTestbed) -> Section:
         prefix="history",
         notes=("Parquet against itself should be 1: what it is off by, any ratio here may be off by",),
     )
+
+
+def _source(testbed: SparkTestbed) -> Section:
+    """The format "tidemark" over the archive, which it reads in Python tasks."""
+    path = str(archive_of(testbed))
+    everything = testbed.read(archive=path)
+    some = testbed.read(archive=path, selector="kind = 1")
+    testbed.check(everything, "source over the archive")
+    wanted = Load().expected(1, 0, testbed.effort.events)
+    assert some.count() == wanted.count, (
+        "source over the archive, with a selector: not the events of that kind"
+    )
+    plain = _plain(testbed)
+    cases = {
+        "all rows": (everything, plain),
+        "a quarter by a selector": (some, plain.where("kind = 1")),
+        "sums of one column by another": (
+            testbed.read(archive=path, columns="n,kind").groupBy("kind").sum("n"),
+            plain.groupBy("kind").sum("n"),
+        ),
+    }
+    found: list[Measurement] = []
+    for case, (ours, theirs) in cases.items():
+        speed, taken = in_pairs(testbed.effort.pairs, to_nowhere(ours), to_nowhere(theirs))
+        found.append(Measurement(case, "speed", speed, "x Parquet", Goal(">=", AGAINST_PARQUET)))
+        found += rate(case, testbed.effort.events, taken, "rows")
+    against, _ = in_pairs(testbed.effort.pairs, to_nowhere(everything), to_nowhere(rows_from_memory(testbed)))
+    found.append(Measurement("all rows", "against rows from memory", against, "x memory"))
+    return Section(
+        "the source over the archive, beside a plain Parquet scan of its files",
+        found,
+        prefix="source over the archive",
+        notes=("rows from memory: what Spark takes from Python tasks that have the rows already",),
+    )
+
+
+def _by_time(testbed: SparkTestbed) -> Section:
+    """What a condition on `_time` reads, counted by the operating system for the JVM."""
+    files = [each for some in snapshot(archive_of(testbed)).files.values() for each in some]
+    low, high = min(each.ticks[0] for each in files), max(each.ticks[1] for each in files)
+    after = high - (high - low) // 100
+    everything = history(testbed.spark, TOPIC, archive=archive_of(testbed))
+    late = everything.where(f"_time > timestamp_micros({after}L)")
+    wanted = history(testbed.spark, TOPIC, since=after + 1, archive=archive_of(testbed)).count()
+    assert late.count() == wanted, "a condition on _time and since do not have the same rows"
+    part, whole = (_bytes_read(testbed, frame) for frame in (late, everything))
+    case = f"{wanted:,} events by a condition on _time"
+    return Section(
+        "history by time",
+        [Measurement(case, "bytes read", part / whole, "x all events", Goal("<=", TIME_BYTES_MAX))],
+        prefix="history by time",
+    )
+
+
+def _bytes_read(testbed: SparkTestbed, frame: DataFrame) -> int:
+    """Returns how many bytes of files the JVM reads for all columns of a DataFrame, the second time."""
+    run = to_nowhere(frame)
+    run()
+    pid = testbed.spark.sparkContext._gateway.proc.pid
+    before = _characters_read(pid)
+    run()
+    return _characters_read(pid) - before
+
+
+def _characters_read(pid: int) -> int:
+    first = Path(f"/proc/{pid}/io").read_text().splitlines()[0]
+    return int(first.removeprefix("rchar: "))
 
 
 def _plain(testbed: SparkTestbed) -> DataFrame:

@@ -12,7 +12,7 @@ from tidemark.lab.bench.system.load import SCHEMA
 from tidemark.lab.bench.system.load import TOPIC as LOADED
 from tidemark.spark.history_frames.frame import history
 
-ROWS_A_SECOND = 100_000
+ROWS_A_SECOND = 400_000
 TOPIC = "bench.sink"
 SCHEMA_COLUMNS = ("n", "sent", "kind", "payload")
 

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any, assert_never
 from tidemark.errors import SchemaError
 from tidemark.message.foreign.arrow.values import case_type, from_arrow_value, to_arrow_value
 from tidemark.message.members import Member, cases, members, split_option
-from tidemark.message.names import name_problem
 from tidemark.message.types import (
     BOOLEAN,
     BYTES,
@@ -51,6 +50,7 @@ from tidemark.message.types import (
     decimal,
     is_enumeration,
     is_spliced,
+    name_problem,
     optional,
     path_text,
 )

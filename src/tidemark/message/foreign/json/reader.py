@@ -14,7 +14,6 @@ from urllib.parse import unquote
 from tidemark.errors import EncodeError, SchemaError
 from tidemark.message.foreign.infer import infer_many, merge, or_absent
 from tidemark.message.foreign.references import RecurringSchemas
-from tidemark.message.names import name_problem
 from tidemark.message.types import (
     ABSENT,
     BOOLEAN,
@@ -36,6 +35,7 @@ from tidemark.message.types import (
     Type,
     Variant,
     decimal,
+    name_problem,
     optional,
 )
 from tidemark.message.validate import validate

@@ -37,10 +37,19 @@ def values_of_lines(text: str, schema: Schema) -> list[Any]:
 
 def value_of_json(text: str, schema: Schema) -> Any:
     """The value that a JSON text stands for; EncodeError, with the path, if it does not fit the schema."""
+    return value_of_plain(parsed_json(text), schema)
+
+
+def parsed_json(text: str | bytes) -> Any:
+    """JSON as `json` parses it, but a number with a point is a Decimal; EncodeError if the text is none."""
     try:
-        plain = json.loads(text, parse_float=Decimal)
+        return json.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError) as error:
         raise EncodeError(f"not JSON: {error}") from None
+
+
+def value_of_plain(plain: Any, schema: Schema) -> Any:
+    """The value that parsed JSON stands for; EncodeError, with the path, if it does not fit the schema."""
     value = _typed(schema.root, plain, schema)
     schema.encode(value)
     return value
@@ -54,7 +63,7 @@ def _typed(item: Type, plain: Any, schema: Schema) -> Any:
         case Atomic():
             return _atomic(core, plain)
         case Dynamic():
-            return _untyped(plain)
+            return untyped_value(plain)
         case Reference():
             return _typed(schema.definitions[core.name], plain, schema)
         case List() if isinstance(plain, list):
@@ -109,11 +118,7 @@ def _finite(plain: Decimal) -> float:
 
 def untyped_value_of_json(text: str) -> Any:
     """The value of JSON that speaks for itself, without a schema; EncodeError if the text is not JSON."""
-    try:
-        plain = json.loads(text, parse_float=Decimal)
-    except (ValueError, RecursionError) as error:
-        raise EncodeError(f"not JSON: {error}") from None
-    return _untyped(plain)
+    return untyped_value(parsed_json(text))
 
 
 def _timestamp(text: str) -> datetime:
@@ -138,13 +143,14 @@ def _decimal(text: str) -> Decimal:
         raise EncodeError(f"{text!r} is not a decimal number") from None
 
 
-def _untyped(plain: Any) -> Any:
+def untyped_value(plain: Any) -> Any:
+    """The value of parsed JSON that speaks for itself; EncodeError for a number beyond all doubles."""
     match plain:
         case Decimal():
             return _finite(plain)
         case list():
-            return [_untyped(part) for part in plain]
+            return [untyped_value(part) for part in plain]
         case dict():
-            return {name: _untyped(part) for name, part in plain.items()}
+            return {name: untyped_value(part) for name, part in plain.items()}
         case _:
             return plain

@@ -1,0 +1,96 @@
+"""Which rules of a document do not fit which topics.
+
+A rule that names a field that a topic does not have, or compares it with what it can never equal, is true for
+no event of the topic: nobody sees or publishes anything by that rule. That is safe, and seldom what its
+author meant. A parameter may have any type, since claims differ from one principal to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tidemark.access.document import AccessDocument, rules_of
+from tidemark.access.parameters import pattern_for, rule_with_fields
+from tidemark.access.principal import BROKER_ITSELF
+from tidemark.errors import SelectorError
+from tidemark.matching.selectors.selector import Selector
+from tidemark.matching.topics import TopicPattern
+from tidemark.message.batches.columns import FieldTypes
+from tidemark.message.registry import Registry
+from tidemark.message.schema import Schema
+from tidemark.message.types import Dynamic, Path, Type
+
+
+@dataclass(frozen=True, slots=True)
+class RuleMisfit:
+    """A rule that is true for no event of a topic, and why."""
+
+    #: where the rule stands in the document: roles.NAME.read."PATTERN"
+    rule: str
+    topic: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedRule:
+    """A rule of a document, ready to be held against topics."""
+
+    where: str
+    pattern: TopicPattern
+    #: the selector, with its parameters as fields of any type
+    selector: str
+
+    def misfit(self, topic: str, fields: FieldTypes) -> RuleMisfit | None:
+        """Return why the rule fits no event of a topic with these fields; None if it is not so."""
+        if not self.pattern.matches(topic):
+            return None
+        try:
+            Selector.parse(self.selector, _WithParameters(fields), topic)
+        except SelectorError as error:
+            return RuleMisfit(self.where, topic, error.reason)
+        return None
+
+
+def placed_rules(document: AccessDocument) -> list[PlacedRule]:
+    """Return all rules of a document. A parameter in a pattern stands for every value."""
+    return [
+        PlacedRule(where, TopicPattern.parse(pattern_for(pattern, BROKER_ITSELF)), rule_with_fields(rule))
+        for where, pattern, rule in rules_of(document)
+    ]
+
+
+def rule_misfits(
+    document: AccessDocument, topics: Iterable[tuple[str, bool, Sequence[str]]]
+) -> Iterator[RuleMisfit]:
+    """Yield each rule with each topic that it does not fit.
+
+    Topics are given by name, whether they are open, and the texts of their schemas, the oldest first.
+    """
+    rules, registry = placed_rules(document), Registry()
+    for topic, is_open, texts in topics:
+        for text in texts:
+            (registry.open if is_open else registry.declare)(topic, Schema.parse(text))
+        if texts:
+            fields = registry.topics[topic].reader
+            yield from (found for rule in rules if (found := rule.misfit(topic, fields)) is not None)
+
+
+class _WithParameters:
+    """The fields of a topic, and the parameters of rules."""
+
+    def __init__(self, fields: FieldTypes) -> None:
+        self._fields = fields
+
+    @property
+    def open(self) -> bool:
+        """Whether other fields may come."""
+        return self._fields.open
+
+    def type_of(self, path: Path) -> Type | None:
+        """The type at `path`; None if there is no such field."""
+        return Dynamic() if path[:1] and path[0].startswith(":") else self._fields.type_of(path)
+
+    def paths(self) -> Sequence[Path]:
+        """Every path that can be named."""
+        return self._fields.paths()

@@ -1,0 +1,202 @@
+"""Callers: who a request comes from, and the connections to the broker that requests of one caller share.
+
+A broker decides what a caller may do. The console brings the caller's own credentials to it, and has none of
+its own: without a login an open broker is all that a request can reach.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidemark.client.client import Client
+from tidemark.console.options import CALLER_IDLE_SECONDS, CALLERS_MAX
+from tidemark.console.problems import ProblemError
+
+if TYPE_CHECKING:
+    from tidemark.client.subscribing.subscription import Subscription
+
+#: A broker has so long to let a caller in.
+CONNECT_SECONDS = 5.0
+#: Variables by which a client logs in without being told as whom; a console must not lend its own login.
+OWN_LOGIN = (
+    "TIDEMARK_USER",
+    "TIDEMARK_PASSWORD_FILE",
+    "TIDEMARK_TOKEN_FILE",
+    "TIDEMARK_CERTIFICATE",
+    "TIDEMARK_KEY",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who a request comes from: a user with a password, the bearer of a token, or nobody in particular."""
+
+    user: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+
+    @property
+    def is_anonymous(self) -> bool:
+        """The request did not say who it comes from."""
+        return not self.user and not self.token
+
+
+ANYBODY = Caller()
+
+
+def caller_of_header(text: str) -> Caller:
+    """Return the caller that an Authorization header names; ProblemError 400 if it cannot be understood."""
+    scheme, _, rest = text.strip().partition(" ")
+    if scheme.lower() == "bearer" and rest.strip():
+        return Caller(token=rest.strip())
+    if scheme.lower() == "basic":
+        try:
+            user, colon, password = base64.b64decode(rest, validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            user, colon, password = "", "", ""
+        if colon and user:
+            return Caller(user, password)
+    raise ProblemError(400, "login", "the header Authorization is neither Basic with a user nor Bearer")
+
+
+def forget_own_login() -> None:
+    """Take the variables that log clients in out of this process's environment."""
+    for name in OWN_LOGIN:
+        os.environ.pop(name, None)
+
+
+class _OpenDurable:
+    """A durable subscription that a stream has open."""
+
+    def __init__(self, subscription: Subscription[object]) -> None:
+        self.subscription = subscription
+        self.is_closed = asyncio.Event()
+
+
+class _Kept:
+    """One caller's connection, and what uses it."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.uses = 0
+        self.idle_since = 0.0
+        self.opening = asyncio.Lock()
+        self.opening_durable = asyncio.Lock()
+        #: durable name -> the stream that has it open
+        self.durables: dict[str, _OpenDurable] = {}
+
+
+class Connections:
+    """The connections of all callers to one broker, or to several that stand in for each other."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._kept: dict[Caller, _Kept] = {}
+
+    def made(self, caller: Caller, *, url: str | None = None, publisher: str | None = None) -> Client:
+        """Return a client that logs in as the caller; it is not open yet."""
+        return Client(
+            url or self._url,
+            client=f"console-{os.getpid()}",
+            publisher=publisher,
+            connect_timeout=CONNECT_SECONDS,
+            user=caller.user or None,
+            password=caller.password or None,
+            token=caller.token or None,
+        )
+
+    @asynccontextmanager
+    async def use(self, caller: Caller) -> AsyncIterator[Client]:
+        """Give the caller's open client for the time of the block.
+
+        RefusedError with the code "login" if the broker does not let the caller in, NotConnectedError if
+        there is no broker; ProblemError 503 if too many callers are there already.
+        """
+        kept = self._of(caller)
+        kept.uses += 1
+        try:
+            async with kept.opening:
+                try:
+                    await kept.client.open()
+                except BaseException:
+                    self._drop(caller, kept)
+                    raise
+            yield kept.client
+        finally:
+            kept.uses -= 1
+            kept.idle_since = asyncio.get_running_loop().time()
+
+    async def open_durable(
+        self, caller: Caller, name: str, subscription: Subscription[object]
+    ) -> Callable[[], None]:
+        """Open a durable subscription of the caller, after the stream that has it open now was ended.
+
+        Returns what gives the name back, to be called when the subscription is closed.
+        """
+        kept = self._kept[caller]
+        async with kept.opening_durable:
+            before = kept.durables.get(name)
+            if before is not None:
+                await before.subscription.close()
+                await before.is_closed.wait()
+            await subscription.open()
+            mine = kept.durables[name] = _OpenDurable(subscription)
+
+        def give_back() -> None:
+            mine.is_closed.set()
+            if kept.durables.get(name) is mine:
+                del kept.durables[name]
+
+        return give_back
+
+    def durable(self, caller: Caller, name: str) -> Subscription[object] | None:
+        """Return the caller's open stream of a durable subscription; None if there is none."""
+        kept = self._kept.get(caller)
+        found = None if kept is None else kept.durables.get(name)
+        return None if found is None else found.subscription
+
+    async def close_idle(self, now: float) -> None:
+        """Close connections that nobody has used for a while."""
+        for caller, kept in list(self._kept.items()):
+            if not kept.uses and now - kept.idle_since > CALLER_IDLE_SECONDS:
+                self._drop(caller, kept)
+                await kept.client.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        kept, self._kept = list(self._kept.values()), {}
+        await asyncio.gather(*(each.client.close() for each in kept), return_exceptions=True)
+
+    def _of(self, caller: Caller) -> _Kept:
+        kept = self._kept.get(caller)
+        if kept is None:
+            if len(self._kept) >= CALLERS_MAX:
+                self._make_room()
+            kept = self._kept[caller] = _Kept(self.made(caller))
+        return kept
+
+    def _make_room(self) -> None:
+        idle = [(kept.idle_since, caller) for caller, kept in self._kept.items() if not kept.uses]
+        if not idle:
+            raise ProblemError(
+                503, "limit", f"{CALLERS_MAX} users are at this console at once: try again later"
+            )
+        _, oldest = min(idle, key=lambda each: each[0])
+        closing = asyncio.ensure_future(self._kept.pop(oldest).client.close())
+        _CLOSING.add(closing)
+        closing.add_done_callback(_CLOSING.discard)
+
+    def _drop(self, caller: Caller, kept: _Kept) -> None:
+        if self._kept.get(caller) is kept:
+            del self._kept[caller]
+
+
+#: Tasks that close connections; the event loop itself would forget them.
+_CLOSING: set[asyncio.Future[None]] = set()

@@ -1,0 +1,53 @@
+"""The overview: rates, lag, what is held and why, and alarms; and the numbers of its charts."""
+
+from __future__ import annotations
+
+from starlette.responses import JSONResponse, Response
+
+from tidemark.console.pages.site import Visit
+
+#: Rows of the tables on the overview.
+ROWS_MAX = 8
+#: words of an alarm -> what to do about it; the first that fits counts
+_ADVICE = (
+    ("no link", "Look whether that broker runs and can be reached: `tidemark topology show`."),
+    (
+        "does not answer",
+        "Look whether it runs, and at its log; its publishers can use other brokers meanwhile.",
+    ),
+    ("full", "Free space, or let subscribers that hold the log go: see below who holds what."),
+    ("disk", "Look at the disk of its machine: what is acknowledged is safe only while the disk works."),
+    ("damaged", 'Read docs/operations.md, "Damage": what is gone is told to subscribers as gaps.'),
+    ("archive", "Look at the pipeline page, and at the archive's own log."),
+)
+
+
+async def show_overview(visit: Visit) -> Response:
+    """Show how the overlay is."""
+    view = await visit.watch.view()
+    return visit.page(
+        "overview.html",
+        view=view,
+        alarms=[(broker, text, _advice(text)) for broker, text in view.alarms],
+        holders=view.holders()[:ROWS_MAX],
+        lags=[each for each in view.lags if each.owed_events][:ROWS_MAX],
+    )
+
+
+async def chart_numbers(visit: Visit) -> Response:
+    """Return the samples of the charts, a list for each line."""
+    await visit.watch.view()
+    samples = list(visit.watch.samples)
+    return JSONResponse(
+        {
+            "at": [each.at for each in samples],
+            "published": [each.published for each in samples],
+            "delivered": [each.delivered for each in samples],
+            "lag": [each.lag_seconds for each in samples],
+            "held": [each.held_bytes for each in samples],
+        }
+    )
+
+
+def _advice(text: str) -> str:
+    return next((advice for word, advice in _ADVICE if word in text), "See docs/operations.md.")

@@ -1,0 +1,57 @@
+"""Which address shows which page."""
+
+from __future__ import annotations
+
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from tidemark.console.pages import (
+    access,
+    http_page,
+    login,
+    overlay,
+    overview,
+    pipeline,
+    selectors,
+    subscriptions,
+    tail,
+    topics,
+)
+from tidemark.console.pages.site import HERE, Page, Site
+
+
+def page_routes(site: Site) -> list[BaseRoute]:
+    """Return the addresses of all pages."""
+    feeds = tail.Feeds()
+    shown: list[tuple[str, Page]] = [
+        ("/", overview.show_overview),
+        ("/charts.json", overview.chart_numbers),
+        ("/topics", topics.list_topics),
+        ("/topics/{topic}", topics.show_topic),
+        ("/why", topics.explain_match),
+        ("/try", selectors.try_selector),
+        ("/tail", tail.show_tail),
+        ("/tail/rows", tail.stream_tail(feeds)),
+        ("/subscriptions", subscriptions.list_subscriptions),
+        ("/subscriptions/{name}", subscriptions.show_subscription),
+        ("/subscriptions/{name}/change", subscriptions.preview_change),
+        ("/overlay", overlay.show_overlay),
+        ("/pipeline", pipeline.show_pipeline),
+        ("/access", access.show_access),
+        ("/http", http_page.show_http),
+        ("/login", login.show_login),
+    ]
+    sent: list[tuple[str, Page]] = [
+        ("/subscriptions/{name}/change", subscriptions.make_change),
+        ("/overlay/plan", overlay.plan_topology),
+        ("/overlay/apply", overlay.apply_topology),
+        ("/access/plan", access.plan_document),
+        ("/access/apply", access.apply_document),
+        ("/login", login.log_in),
+        ("/logout", login.log_out),
+    ]
+    return [
+        *(Route(path, site.visited(page), methods=["GET"]) for path, page in shown),
+        *(Route(path, site.visited(page), methods=["POST"]) for path, page in sent),
+        Mount("/static", StaticFiles(directory=HERE / "static")),
+    ]

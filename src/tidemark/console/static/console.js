@@ -1,0 +1,68 @@
+// The few lines of script that pages need besides htmx: charts, and a tail that can be paused.
+"use strict";
+
+const ROWS_MAX = 500;
+const REFRESH_MS = 2000;
+
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+function chart(id, lines) {
+  const box = document.getElementById(id);
+  const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
+  const options = {
+    width: box.clientWidth || 360,
+    height: 160,
+    series: [{}, ...lines.map(([label, name]) => ({ label, stroke: colour(name), width: 2 }))],
+    axes: [axis, { ...axis, size: 64 }],
+    scales: { y: { range: (_, low, high) => [0, Math.max(high, 1)] } },
+  };
+  const plot = new uPlot(options, [[], ...lines.map(() => [])], box);
+  addEventListener("resize", () => plot.setSize({ width: box.clientWidth, height: 160 }));
+  return plot;
+}
+
+function startCharts(section) {
+  const rates = chart("chart-rates", [["published", "--one"], ["delivered", "--two"]]);
+  const lag = chart("chart-lag", [["lag", "--three"]]);
+  const held = chart("chart-held", [["held", "--one"]]);
+  const refresh = async () => {
+    try {
+      const answer = await fetch(section.dataset.charts, { headers: { Accept: "application/json" } });
+      if (!answer.ok) return;
+      const found = await answer.json();
+      rates.setData([found.at, found.published, found.delivered]);
+      lag.setData([found.at, found.lag]);
+      held.setData([found.at, found.held.map((bytes) => bytes / 1e6)]);
+      section.dataset.samples = String(found.at.length);
+    } catch (problem) {
+      console.warn("the charts could not be refreshed", problem);
+    }
+  };
+  refresh();
+  setInterval(refresh, REFRESH_MS);
+}
+
+function startTail() {
+  const button = document.getElementById("pause");
+  let isPaused = false;
+  button.addEventListener("click", () => {
+    isPaused = !isPaused;
+    button.setAttribute("aria-pressed", String(isPaused));
+    button.textContent = isPaused ? "Go on" : "Pause";
+  });
+  document.body.addEventListener("htmx:sseBeforeMessage", (event) => {
+    if (isPaused) event.preventDefault();
+  });
+  document.body.addEventListener("htmx:sseMessage", () => {
+    const rows = document.getElementById("rows");
+    while (rows.rows.length > ROWS_MAX) rows.deleteRow(-1);
+  });
+}
+
+addEventListener("DOMContentLoaded", () => {
+  const section = document.querySelector("[data-charts]");
+  if (section) startCharts(section);
+  if (document.getElementById("tail")) startTail();
+});

@@ -1,0 +1,103 @@
+"""Planted bugs of brokers with accounts: a rule about who may see what is forgotten somewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidemark.access.document import AccessDocument
+from tidemark.broker.access.access_control import AccessControl
+from tidemark.broker.access.sight import Sight
+from tidemark.broker.hosting.catchup_streams import CatchupStreams
+from tidemark.broker.hosting.subscription import HostedSubscription
+from tidemark.message.batches.batch import EventBatch
+from tidemark.sim.swarm.bug import Bug, Patch
+
+
+def _see_all_in_catchup() -> list[Patch]:
+    tell_late = CatchupStreams._tell_late
+
+    def careless(self: CatchupStreams, pubend: str, subscription: HostedSubscription, *what: Any) -> None:
+        seen, subscription.seen = subscription.seen, ""
+        tell_late(self, pubend, subscription, *what)
+        subscription.seen = seen
+
+    return [(CatchupStreams, "_tell_late", careless)]
+
+
+def _see_all_in_deep_catchup() -> list[Patch]:
+    recalled, of = CatchupStreams.recalled, Sight.of
+    #: the ticks of the events that came from the archive
+    old: set[int] = set()
+
+    def remember(self: CatchupStreams, *arguments: Any) -> None:
+        batch = arguments[4]
+        old.update(batch.ticks.tolist() if batch is not None else ())
+        recalled(self, *arguments)
+
+    def careless(
+        self: Sight, subscription: HostedSubscription, pubend: str, base: int, batch: EventBatch
+    ) -> EventBatch | None:
+        return batch if old.issuperset(batch.ticks.tolist()) else of(self, subscription, pubend, base, batch)
+
+    return [(CatchupStreams, "recalled", remember), (Sight, "of", careless)]
+
+
+def _see_all_after_a_move() -> list[Patch]:
+    restricted = AccessControl._restricted
+
+    def careless(self: AccessControl, rights: Any, frame: Any) -> Any:
+        return frame if getattr(frame, "last", "") else restricted(self, rights, frame)
+
+    return [(AccessControl, "_restricted", careless)]
+
+
+def _first_document_after_a_restart() -> list[Patch]:
+    made = AccessControl.__init__
+    first: list[AccessDocument] = []
+
+    def forgetful(self: AccessControl, document: AccessDocument | None, *others: Any) -> None:
+        if document is not None:
+            first.append(document)
+        made(self, first[0] if first else None, *others)
+
+    return [(AccessControl, "__init__", forgetful)]
+
+
+def _any_document_supersedes() -> list[Patch]:
+    return [(AccessDocument, "supersedes", lambda self, other: self.digest != other.digest)]
+
+
+HIDDEN = ("hides",)
+
+FORGOTTEN_RULES = {
+    "catchup-unruled": Bug(
+        "what matched before a rule was tightened is caught up on without it",
+        _see_all_in_catchup,
+        HIDDEN,
+        "access",
+    ),
+    "archive-unruled": Bug(
+        "what comes from the archive is told without the rules of today",
+        _see_all_in_deep_catchup,
+        HIDDEN,
+        "access",
+    ),
+    "move-unruled": Bug(
+        "a subscriber that comes from another broker is taken without its rules",
+        _see_all_after_a_move,
+        HIDDEN,
+        "access",
+    ),
+    "restart-unruled": Bug(
+        "a broker that restarts goes by the access document of its first start",
+        _first_document_after_a_restart,
+        (*HIDDEN, "is missing"),
+        "access",
+    ),
+    "old-rules-overtake": Bug(
+        "an older access document takes the place of a newer one",
+        _any_document_supersedes,
+        ("after the document",),
+        "access",
+    ),
+}

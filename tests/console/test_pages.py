@@ -1,0 +1,197 @@
+"""The pages of the console, as a browser without scripts sees them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from urllib.parse import quote, urlencode
+
+import pytest
+
+from tests.console.live_console import LiveConsole, Reply, live_console
+from tests.live_node import LiveNode, live_node
+from tests.waiting import eventually
+from tidemark import sync
+
+PAGES = (
+    "/",
+    "/topics",
+    "/topics/trades",
+    "/tail",
+    "/try",
+    "/subscriptions",
+    "/overlay",
+    "/pipeline",
+    "/access",
+    "/http",
+    "/login",
+)
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveNode]:
+    with live_node(tmp_path_factory.mktemp("pages")) as node, sync.connect(node.url) as tm:
+        tm.create_topic("trades", "[symbol: string, price: double, qty: int?]")
+        with tm.subscribe("trades", "price > 10", durable="audit", ack="client"):
+            pass
+        with tm.subscribe("trades", "price > 100", durable="narrow", ack="client"):
+            pass
+        tm.publish_many("trades", [{"symbol": f"S{n}", "price": float(n)} for n in range(30)])
+        tm.publish("open", {"inside": {"deep": [1, {"x": "<script>alert(1)</script>"}]}})
+        yield node
+
+
+@pytest.fixture(scope="module")
+def console(node: LiveNode) -> Iterator[LiveConsole]:
+    with live_console(node.url) as console:
+        yield console
+
+
+class Browser:
+    """Keeps the cookie, and sends forms with their token."""
+
+    def __init__(self, console: LiveConsole) -> None:
+        self._console = console
+        self.cookie = ""
+
+    def get(self, path: str) -> Reply:
+        reply = self._console.ask("GET", path, headers={"Cookie": self.cookie})
+        self._keep(reply)
+        return reply
+
+    def send(self, path: str, token: str, **fields: str) -> Reply:
+        body = urlencode({"form_token": token, **fields})
+        headers = {"Cookie": self.cookie, "Content-Type": "application/x-www-form-urlencoded"}
+        reply = self._console.ask("POST", path, body, headers)
+        self._keep(reply)
+        return reply
+
+    def token(self, path: str) -> str:
+        found = re.search(r'name="form_token" value="([^"]+)"', self.get(path).text)
+        assert found is not None
+        return found.group(1)
+
+    def _keep(self, reply: Reply) -> None:
+        if "set-cookie" in reply.headers:
+            self.cookie = reply.headers["set-cookie"].partition(";")[0]
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_is_there(console: LiveConsole, path: str) -> None:
+    reply = console.ask("GET", path)
+    assert reply.status == 200, reply.text
+    assert "<h1>" in reply.text
+    assert "frame-ancestors 'none'" in reply.headers["content-security-policy"]
+    assert "samesite=strict" in reply.headers["set-cookie"].lower()
+    assert "httponly" in reply.headers["set-cookie"].lower()
+
+
+def test_the_overview_tells_who_is_behind_and_who_holds_what(console: LiveConsole) -> None:
+    eventually(lambda: "19" in console.ask("GET", "/").text)
+    text = console.ask("GET", "/").text
+    assert 'href="/subscriptions/audit"' in text
+    assert "Who holds what" in text
+    assert "Nothing is wrong." in text
+
+
+def test_the_newest_events_come_first_and_a_selector_picks_some(console: LiveConsole) -> None:
+    text = console.ask("GET", "/topics/trades?where=" + quote("price >= 27")).text
+    assert [int(n) for n in re.findall(r"&#34;S(\d+)&#34;", text)][::2] == [29, 28, 27]
+    assert "[symbol: string" in text
+
+
+def test_a_wrong_selector_is_shown_with_its_place(console: LiveConsole) -> None:
+    reply = console.ask("GET", "/topics/trades?where=" + quote("price > > 5"))
+    assert reply.status == 200
+    assert "^" in reply.text
+    assert 'role="alert"' in reply.text
+    unknown = console.ask("GET", "/topics/trades?where=" + quote("prise > 5"))
+    assert "price" in unknown.text
+
+
+def test_text_of_strangers_is_text(console: LiveConsole) -> None:
+    text = console.ask("GET", "/topics/open").text
+    assert "<script>alert" not in text
+    assert "alert(1)" in text
+
+
+def test_why_an_event_matches_is_told_condition_by_condition(console: LiveConsole) -> None:
+    text = console.ask("GET", "/topics/trades?where=" + quote("price = 20")).text
+    link = re.search(r'href="(/why\?[^"]+)"', text)
+    assert link is not None
+    why = link.group(1).replace("&amp;", "&")
+    assert "The event matches." in console.ask("GET", why + "&subscription=audit").text
+    narrow = console.ask("GET", why + "&subscription=narrow").text
+    assert "The event does not match." in narrow
+    assert "price is 20.0" in narrow
+    lacking = console.ask("GET", why + "&where=" + quote("qty > 1 OR symbol = 'S20'")).text
+    assert "qty is not there" in lacking
+    assert "The event matches." in lacking
+    assert console.ask("GET", "/why?pubend=main&tick=5").status == 404
+    assert console.ask("GET", "/why?pubend=main&tick=x").status == 400
+
+
+def test_a_selector_is_tried_before_anybody_subscribes(console: LiveConsole) -> None:
+    text = console.ask("GET", "/try?topic=trades&where=" + quote("price >= 15")).text
+    assert "50.0 %" in text
+    assert "narrow" in text
+    assert 'href="/subscriptions/audit"' not in text
+    wrong = console.ask("GET", "/try?topic=trades&where=" + quote("nothing = 1")).text
+    assert 'role="alert"' in wrong
+
+
+def test_a_change_is_shown_and_then_made_by_its_own_form(node: LiveNode, console: LiveConsole) -> None:
+    with sync.connect(node.url) as tm, tm.subscribe("trades", durable="doomed"):
+        pass
+    browser = Browser(console)
+    path = "/subscriptions/doomed/change"
+    eventually(lambda: browser.get("/subscriptions/doomed").status == 200)
+    token = browser.token(f"{path}?what=remove")
+    assert Browser(console).send(path, token, what="remove").status == 403
+    assert browser.send(path, "", what="remove").status == 403
+    done = browser.send(path, token, what="remove")
+    assert (done.status, done.headers["location"]) == (303, "/subscriptions")
+    assert "The subscription doomed was removed." in browser.get("/subscriptions").text
+    assert browser.get("/subscriptions/doomed").status == 404
+
+
+def test_a_subscription_is_moved_and_its_selector_changed(node: LiveNode, console: LiveConsole) -> None:
+    with sync.connect(node.url) as tm, tm.subscribe("trades", "price > 1", durable="moved", ack="client"):
+        tm.publish("trades", {"symbol": "X", "price": 50.0})
+    browser = Browser(console)
+    path = "/subscriptions/moved/change"
+    eventually(lambda: browser.get("/subscriptions/moved").status == 200)
+    where = quote("price > 40")
+    token = browser.token(f"{path}?what=selector&where={where}")
+    assert browser.send(path, token, what="selector", to="price > 40").status == 303
+    assert "price &gt; 40" in browser.get("/subscriptions/moved").text
+    assert browser.get(f"{path}?what=selector&where=" + quote("price >")).status == 422
+    assert browser.get(f"{path}?what=seek&to=never").status == 400
+    token = browser.token(f"{path}?what=seek&to=now")
+    assert browser.send(path, token, what="seek", to="now").status == 303
+    with sync.connect(node.url) as tm:
+        (one,) = [each for each in tm.ask("subscriptions") if each["name"] == "moved"]
+    assert sum(each["owed_events"] for each in one["pubends"].values()) == 0
+
+
+def test_a_topology_is_planned_before_it_is_applied(console: LiveConsole) -> None:
+    browser = Browser(console)
+    token = browser.token("/overlay")
+    wrong = browser.send("/overlay/plan", token, text="[brokers")
+    assert wrong.status == 422
+    assert 'role="alert"' in wrong.text
+
+
+def test_the_tail_sends_rows_as_they_come(console: LiveConsole) -> None:
+    with console.stream("/tail/rows?topic=tailed") as stream:
+        stream.wait_open()
+        console.post("tailed", {"n": 0})
+        seen = ""
+        for n in range(1, 200):
+            console.post("tailed", {"n": n})
+            kind, data = stream.raw()
+            if kind == "rows":
+                seen = data
+                break
+        assert "tailed" in seen
+        assert "<tr>" in seen
