@@ -158,7 +158,7 @@ class LinksSection:
         "that was busy a moment ago has become silent.",
     )
     idle: Duration = _time(
-        "1s",
+        "1500ms",
         "A broker that has said nothing over a link for this long says a word; one that has heard nothing "
         "for twice as long sends a Ping.",
     )
