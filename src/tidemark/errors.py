@@ -172,6 +172,10 @@ class FrameError(TidemarkError):
     """A frame cannot be handled. It was only looked at: the broker is as it was before."""
 
 
+class NeighbourError(TidemarkError):
+    """A neighbour says what its place in the overlay does not allow: look at what runs under its name."""
+
+
 class AccessError(TidemarkError):
     """A user's name, a rule of access or a whole access document is refused."""
 
@@ -293,6 +297,14 @@ class DirectoryLockedError(StorageError):
     def __init__(self, reason: str, *, path: str, holder: int | None = None) -> None:
         super().__init__(reason, path=path)
         self.holder = holder
+
+
+class StoreAwayError(StorageError):
+    """An object store does not answer, or answers that it cannot: it is tried again when it has returned."""
+
+
+class FencedError(StorageError):
+    """Another process has become the writer of an archive: this one has to stop writing."""
 
 
 class UnknownFormatError(StorageError):

@@ -34,6 +34,7 @@ def test_the_subscription_that_is_furthest_behind_comes_first() -> None:
         "owed_bytes": 700,
         "is_exact": True,
         "broker": None,
+        "topic": "t",
     }
 
 

@@ -142,6 +142,11 @@ class Desk:
         self.broker = Broker(config, self.registry, found)
         self.now = 0
 
+    @property
+    def last_said(self) -> int:
+        """The sequence of the last row that the broker has said of itself."""
+        return self.broker._reports.last_said
+
     def give(self, stimulus: Stimulus) -> list[Effect]:
         """Give the broker one stimulus; returns its effects."""
         return self.broker.handle(stimulus, self.now, MORNING + self.now)

@@ -273,3 +273,14 @@ def test_where_the_pfs_is_imprecise_events_of_an_unknown_topic_are_put_off_and_a
     assert catchup.is_worth_asking(catchup.missing())
     catchup.arrived(0, 100, Cuts(batch(10, 20, 30)), (), lambda events: events.ticks > 20, TICK_MAX)
     assert ready(catchup) == (100, [30])
+
+
+def test_an_answer_with_events_where_it_says_that_they_are_gone_is_told_as_a_gap_and_what_lies_beyond() -> (
+    None
+):
+    catchup = Catchup(0)
+    matched(catchup, 100, 10, 50)
+    catchup.recalled(0, 100, batch(10, 50), [(0, 20)], for_good=False)
+    assert catchup.gap(0) == 20
+    catchup.skip(20)
+    assert ready(catchup) == (100, [50])

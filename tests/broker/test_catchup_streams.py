@@ -174,7 +174,7 @@ def relay() -> Desk:
 
 def first(at: Desk, base: int, upto: int) -> list[ClientFrame]:
     """First-time knowledge of silence that accounts for everyone here."""
-    effects = at.hear("u", Knowledge("p", base, upto, 0, True, 2**40, None))
+    effects = at.hear("u", Knowledge("p", base, upto, 0, True, 2**33 - 1, None))
     return told(at.finish(effects), 1)
 
 
@@ -182,7 +182,7 @@ def test_what_lies_between_is_fetched_from_where_the_pubend_is_with_the_selector
     at = relay()
     first(at, MORNING, MORNING + 10)
     come(at, MORNING - 100)
-    at.hear("u", Heard("p", "b", 2**40))  # what it said of whom it hosts
+    at.hear("u", Heard("p", "b", at.last_said))  # what it said of whom it hosts
     first(at, MORNING + 10, MORNING + 20)
     (fetch,) = sent(at.pass_time(AGAIN_US / 1_000_000), "u", Fetch)  # once, and again after a while
     assert (fetch.pubend, fetch.base, fetch.pattern, fetch.selector) == ("p", MORNING - 100, "t", "n > 1")

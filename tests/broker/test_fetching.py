@@ -132,7 +132,7 @@ class OnTheWay:
 
     def fetched(self, asked: Fetch) -> list[Effect]:
         """The neighbour answers; returns the effects of this broker."""
-        self.fetching.fetched(Fetched(asked.ticket, "p", asked.base, asked.upto, 0))
+        self.fetching.fetched("up", Fetched(asked.ticket, "p", asked.base, asked.upto, 0))
         return self.at.take()
 
     def pass_time(self, us: int) -> list[Fetch]:

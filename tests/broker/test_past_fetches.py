@@ -28,12 +28,12 @@ def reaching_back(*, room: bool = True) -> tuple[Desk, list[Fetch]]:
     at.declare()
     at.link("u")
     at.hear("u", Hello("u", 1))
-    at.finish(at.hear("u", Knowledge("p", MORNING, MORNING + 10, 0, True, 2**40)))
+    at.finish(at.hear("u", Knowledge("p", MORNING, MORNING + 10, 0, True, 2**33 - 1)))
     token = CheckpointToken({"p": BASE})
     effects = at.finish(at.say(1, Subscribe("s", "t", "", True, CREDIT, token)))
     at.pass_time(0.3)
-    effects += at.finish(at.hear("u", Heard("p", "b", 2**40)))
-    effects += at.finish(at.hear("u", Knowledge("p", MORNING + 10, MORNING + 20, 0, True, 2**40)))
+    effects += at.finish(at.hear("u", Heard("p", "b", at.last_said)))
+    effects += at.finish(at.hear("u", Knowledge("p", MORNING + 10, MORNING + 20, 0, True, 2**33 - 1)))
     effects += at.pass_time(0.3)
     if room:
         at.broker._fetching._ways["u"].pace.limit = UNDER_WAY_BYTES_MAX

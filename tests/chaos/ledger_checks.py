@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.ports import free_ports
 from tidemark.lab.processes.ledger import Audit
 from tidemark.lab.processes.process_harness import ManagedBroker, ManagedProcess, ProcessHarness, wait_for
 from tidemark.spark.audit.audit import audit
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def started(harness: ProcessHarness, **settings: str) -> ManagedBroker:
-    """A broker process that listens."""
-    broker = harness.broker(**settings)
+    """A broker process that listens, at one port in all its lives."""
+    broker = harness.broker(**{"broker__listen": f"127.0.0.1:{free_ports(1)[0]}", **settings})
     broker.start()
     return broker
 

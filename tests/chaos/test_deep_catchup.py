@@ -16,10 +16,10 @@ from tidemark.lab.processes.process_harness import ManagedProcess, ProcessHarnes
 
 pytestmark = pytest.mark.chaos
 
-EVENTS = 5_000
+EVENTS = 3_000
 PADDING = 400
-#: Deliveries are small and slow, so that there is a middle to die in.
-SLOWLY = ("--slow", "0.08", "--window", "32768")
+#: Deliveries are small, so that there is a middle to die in.
+SMALL = ("--window", "32768")
 
 
 class PipelinePart(ManagedProcess):
@@ -42,9 +42,9 @@ def test_deep_catch_up_survives_the_death_of_everybody_in_it(spark: Any, harness
     broker = started(harness, **little)
     pipeline = PipelinePart(broker.url, harness.directory)
     try:
-        every = harness.subscriber("all", broker.url, "", *SLOWLY)
-        cheap = harness.subscriber("cheap", broker.url, "price < 50", *SLOWLY)
-        harness.subscriber("acme", broker.url, "symbol = 'ACME' AND qty > 100", *SLOWLY)
+        every = harness.subscriber("all", broker.url, "", *SMALL)
+        cheap = harness.subscriber("cheap", broker.url, "price < 50", *SMALL)
+        acme = harness.subscriber("acme", broker.url, "symbol = 'ACME' AND qty > 100", *SMALL)
         harness.subscribe()
         for part in harness.subscribers:
             part.stop()
@@ -56,13 +56,19 @@ def test_deep_catch_up_survives_the_death_of_everybody_in_it(spark: Any, harness
             # A pubend that holds little has let go what three are away from: only the archive has it.
             wait_for(lambda: held(tm) < EVENTS * PADDING // 10, lambda: f"{held(tm)} bytes are held")
         pipeline.kill()
-        harness.subscribe()
+        # Whoever dies does so while these two stand still in the middle of what they were away from.
+        middles = [EVENTS // 5, EVENTS // 4, EVENTS // 3, EVENTS // 2]
+        every.start("--pause", ",".join(map(str, middles)))
+        cheap.start("--pause", str(EVENTS // 10))
+        acme.start()
         pipeline.start()
-        for share, victim in ((5, pipeline), (4, broker), (3, cheap), (2, pipeline)):
-            wait_for(lambda n=share: every.consumed >= EVENTS // n, lambda: "nothing comes")  # type: ignore[misc]
+        wait_for(lambda: cheap.is_paused, lambda: "nothing comes")
+        for consumed, victim in zip(middles, (pipeline, broker, cheap, pipeline), strict=True):
+            wait_for(lambda n=consumed: every.is_paused and every.consumed >= n, lambda: "nothing comes")  # type: ignore[misc]
+            assert every.consumed < EVENTS
             victim.kill()
             victim.start()
-        assert every.consumed < EVENTS, "nobody died in the middle"
+            every.resume()
         assert_exact(harness.settled(), EVENTS)
         # It says so when it is through with all of them, and they may have got theirs just before.
         wait_for(lambda: "gave back" in pipeline.log.read_text(), lambda: "the archive gave nothing back")

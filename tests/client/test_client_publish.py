@@ -340,3 +340,26 @@ async def test_nobody_there_is_an_error_that_names_each_broker() -> None:
     async with deaf:
         with pytest.raises(tidemark.NotConnectedError, match="no answer"):
             await tidemark.connect(deaf.url, connect_timeout=0.2)
+
+
+@connected
+async def test_a_large_batch_is_published_in_parts_that_a_broker_takes(
+    broker: FakeBroker, tm: Client
+) -> None:
+    schema = Schema.parse("[pad: bytes]")
+    await tm.create_topic("t", schema)
+    builder = BatchBuilder()
+    for _ in range(9):
+        builder.add(Shape("t", schema.fingerprint), schema.encode({"pad": bytes(1_000_000)}))
+    assert len(await tm.publish_batch(builder.build())) == 9
+    assert [(each.sequence, each.batch.count) for each in broker.of(Publish)] == [(1, 4), (5, 4), (9, 1)]
+
+
+@connected
+async def test_a_batch_that_names_too_much_is_refused_at_once(broker: FakeBroker, tm: Client) -> None:
+    builder = BatchBuilder()
+    for number in range(2_000):
+        builder.add(Shape("t", 7), b"x", publisher=f"{number:0200}")
+    with pytest.raises(EncodeError, match="publish it in parts"):
+        await tm.publish_batch(builder.build())
+    assert broker.of(Publish) == []

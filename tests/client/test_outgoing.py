@@ -7,10 +7,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.client.publishing.outgoing import SEAL_BYTES, PublisherStream, Receipt
+from tidemark.client.publishing.outgoing import SEAL_BYTES, SEAL_SHAPES, PublisherStream, Receipt
 from tidemark.errors import ClientError, TidemarkError
 from tidemark.message import Schema, Shape
 from tidemark.message.batches.batch import EventBatch
+from tidemark.wire.limits import PUBLISH_NAMES_BYTES_MAX
 
 SCHEMA = Schema.parse("[n: long]")
 SHAPE = Shape("t", SCHEMA.fingerprint)
@@ -156,3 +157,13 @@ def test_whatever_is_lost_each_event_is_logged_once_and_in_order(data: st.DataOb
     assert stream.is_empty
     # Ticks equal numbers here: whatever tick was given must be right.
     assert all(each.result in (None, number + 1) for number, each in enumerate(kept))
+
+
+def test_a_batch_is_sealed_before_it_names_more_than_a_broker_takes() -> None:
+    stream = PublisherStream("me", "p")
+    for fingerprint in range(SEAL_SHAPES + 1):
+        receipt = Receipt(Kept(), 9.0, is_single=True)
+        stream.add(Shape("t" * 255, fingerprint), SCHEMA.encode({"n": 1}), receipt)
+    batches = [batch for _, batch in stream.unsent()]
+    assert [batch.count for batch in batches] == [SEAL_SHAPES, 1]
+    assert max(batch.names_bytes for batch in batches) <= PUBLISH_NAMES_BYTES_MAX

@@ -171,3 +171,22 @@ def test_a_selector_is_tried_on_a_topic_without_looking_at_all_its_fields() -> N
     assert Selector.fitting("m = 1", Wide()) is None
     assert Selector.fitting("order = 1", Wide()) is None
     assert Selector.fitting("n = 'x'", Wide()) is None
+
+
+def test_a_topic_that_nobody_wants_is_not_read() -> None:
+    registry = known("t", "u.v")
+    audience = Audience(registry)
+    audience.add(1, "t", "n = 5")
+    audience.add(2, "u.*", "n = 6")
+    audience.add(3, "u.*", "n = 7")
+    open_topic = registry.open("shapes", Schema.parse("[n: int]"))
+    mixed = concatenate([batch(5), batch(5, topic="shapes")])
+    for events in (batch(5, topic="shapes"), batch(5, 6, topic="shapes"), mixed.slice(1, 2)):
+        assert matches(audience, events) == {}
+        assert not audience.wanted(events).any()
+    assert open_topic._reader is None
+    assert matches(audience, concatenate([batch(5, topic="shapes"), batch(6, topic="u.v")])) == {(2,): [1]}
+    audience.remove(2)
+    assert audience.wants("u.v")
+    audience.remove(3)
+    assert not audience.wants("u.w")

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.live_node import config_at
+from tests.live_node import HandClock, config_at
 from tests.node.speech import Speaker, Stage, events, play
 from tests.waiting import PATIENCE_SECONDS, until
 from tidemark.broker.effects import Effect, Stimulus
@@ -28,7 +28,6 @@ from tidemark.wire.frames import (
     Answer,
     Ask,
     Connect,
-    Deliver,
     Frame,
     Hello,
     Interest,
@@ -40,8 +39,6 @@ from tidemark.wire.frames import (
     Publish,
     Published,
     Refused,
-    Subscribe,
-    Subscribed,
     Together,
     Welcome,
 )
@@ -233,12 +230,10 @@ def test_a_client_that_leaves_too_much_unread_is_disconnected(tmp_path: Path) ->
         publisher = await stage.client(node, "publisher")
         await publisher.declare()
         slow = await stage.client(node, "slow")
-        await slow.say(Subscribe("s", "t.>", "", True, 1 << 40))
-        await slow.hear(Subscribed)
-        await publisher.publish(1, 1)
-        assert (await slow.hear(Deliver)).name == "s"
+        await slow.subscribe(credit=1 << 40)
+        await slow.started()
         # Its socket takes some megabytes before anything is queued here.
-        sequence = 2
+        sequence = 1
         while len(node.runtime.clients) == 2:
             assert sequence < 4_000_000
             await publisher.publish(sequence, 20_000)
@@ -281,22 +276,10 @@ def test_a_newer_link_of_the_same_neighbour_ends_the_one_before(tmp_path: Path) 
     play(story)
 
 
-class HandClock:
-    """The clock of a broker's server, moved by hand: how loaded the machine is does not count."""
-
-    def __init__(self, node: Node) -> None:
-        """From now on the server of this node goes by this clock."""
-        self._server = node.server
-        self._now = node.server.time()
-        node.server.time = self
-
-    def __call__(self) -> float:
-        return self._now
-
-    async def move(self, seconds: float) -> None:
-        """Let time pass, and wait until the server has looked at its links."""
-        self._now += seconds
-        await until(lambda: self._server._links_swept == self._now)
+async def swept(clock: HandClock, seconds: float) -> None:
+    """Let time pass, and wait until the server has looked at its links."""
+    clock.now += seconds
+    await until(lambda: clock.server._links_swept == clock.now)
 
 
 def test_a_neighbour_that_does_not_answer_is_dead_and_one_that_does_is_not(tmp_path: Path) -> None:
@@ -306,12 +289,12 @@ def test_a_neighbour_that_does_not_answer_is_dead_and_one_that_does_is_not(tmp_p
         )
         clock = HandClock(node)
         for _ in range(20):  # longer than `links.silence`
-            await clock.move(0.03)
-            await clock.move(0.03)
+            await swept(clock, 0.03)
+            await swept(clock, 0.03)
             await leaf.say(Pong((await leaf.hear(Ping)).stamp))
         assert "leaf" in node.runtime.peers
         for _ in range(20):
-            await clock.move(0.03)
+            await swept(clock, 0.03)
         assert await leaf.is_closed()
         assert not node.runtime.peers
 
@@ -333,11 +316,11 @@ def test_a_neighbour_that_goes_on_taking_what_is_before_the_ping_is_busy_and_not
             taken = await leaf.reader.read(64 << 10)
             assert taken, "the link was closed"
             left -= len(taken)
-            await clock.move(0.03)
+            await swept(clock, 0.03)
         assert "leaf" in node.runtime.peers
         # Only pings are left to take. From here on an answer would count and nothing else.
         for _ in range(40):
-            await clock.move(0.03)
+            await swept(clock, 0.03)
         assert await leaf.is_closed()
         assert not node.runtime.peers
 

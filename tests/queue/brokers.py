@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.live_node import settings_at
+from tests.ports import free_ports
 from tests.waiting import PATIENCE_SECONDS
 
 
@@ -20,9 +21,7 @@ class Broker:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            self.port = int(found.getsockname()[1])
+        (self.port,) = free_ports(1)
         self.url = f"tidemark://127.0.0.1:{self.port}"
         self.start()
 

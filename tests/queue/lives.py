@@ -157,6 +157,7 @@ def relay(url: str, state: Path, step: int) -> None:
         with queue.take("in", PATIENCE_SECONDS) as message:
             assert isinstance(message, dict)
             queue.put("out", message)
+    queue.flush()  # what has not arrived when the queue is closed would wait for another life
     queue.close()
 
 

@@ -41,7 +41,9 @@ def test_names_of_options_may_be_capitalised_in_any_way() -> None:
         ("start", "yesterday", "2026-01-31T12:00:00Z"),
         ("start", "tm1.garbage", "token"),
         ("end", "earliest", "ends at latest"),
-        ("archive", "s3://bucket/x", "mounted here"),
+        ("archive", "hdfs://host/x", "neither a mounted directory"),
+        ("archive", "s3://key:secret@bucket/x", "neither credentials nor parameters"),
+        ("archive", "s3:bucket", "write s3://BUCKET/FOLDER"),
         ("retrySeconds", "-1", "number of seconds"),
     ],
 )
@@ -63,7 +65,7 @@ def test_a_start_is_a_word_a_token_or_a_time() -> None:
 def test_a_streaming_write_stages_beside_its_checkpoint() -> None:
     assert sink_options({**WRITE, "checkpointLocation": "file:///c/p/"}).staging == "/c/p/tidemark"
     assert sink_options({**WRITE, "checkpointLocation": "hdfs://h/p", "staging": "/s"}).staging == "/s"
-    with pytest.raises(ConfigError, match="mounted here"):
+    with pytest.raises(ConfigError, match="neither a mounted directory"):
         sink_options({**WRITE, "checkpointLocation": "hdfs://h/p"})
 
 

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from random import Random
 
 import numpy as np
 
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
-from tidemark.storage.disk.memory_disk import MemoryDisk, PowerLossError
+from tidemark.storage.disk.memory_disk import MemoryDisk, PowerLossError, by_chance, keep_all, lose_all
 from tidemark.storage.log.identity import RESERVE
 from tidemark.storage.log.volume import LogVolume
 
 IDENTITY = 0x1234_5678_9ABC_DEF0
 SMALL_SEGMENT = 1_500
+#: What a power loss leaves of what was not synced; the number is that of the step at which the power went.
+CRASHES: list[Callable[[int], Callable[[int], int]]] = [
+    lambda _: lose_all,
+    lambda _: keep_all,
+    lambda seed: by_chance(Random(seed)),
+    lambda seed: by_chance(Random(-seed)),
+]
 
 
 def open_volume(disk: MemoryDisk, segment_bytes: int = SMALL_SEGMENT) -> LogVolume:

@@ -90,6 +90,14 @@ def batch_of(ticks: list[int], *, message: bytes = b"message", topic: str = "t")
     return batch
 
 
+def naming(publishers: int) -> EventBatch:
+    """A batch that names so many publishers, each with about 200 bytes."""
+    builder = BatchBuilder()
+    for number in range(publishers):
+        builder.add(Shape("t", 7), b"message", publisher=f"{number:0200}")
+    return builder.build()
+
+
 def bytes_of(*frames: Frame) -> bytes:
     """The bytes of a frame, as a socket carries them."""
     return b"".join(b"".join(encode(frame)) for frame in frames)

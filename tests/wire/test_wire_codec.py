@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from tests.wire.frame_strategies import KINDS, OF_KIND, batch_of, bytes_of, words
+from tests.wire.frame_strategies import KINDS, OF_KIND, batch_of, bytes_of, naming, words
 from tidemark.errors import WireError
 from tidemark.matching.selectors import parser
 from tidemark.message.batches.batch import BATCH_BYTES_MAX, BatchBuilder
@@ -41,6 +41,7 @@ from tidemark.wire.frames import (
     Topic,
     Welcome,
 )
+from tidemark.wire.layouts import HEADER
 
 
 def test_every_frame_has_a_strategy() -> None:
@@ -101,6 +102,8 @@ OVER: dict[str, Frame] = {
     "no gap": Gap("s", "p", 2, 1),
     "no event": Publish("p", "q", 1, BatchBuilder().build()),
     "last sequence": Publish("p", "q", 2**63 - 1, batch_of([1])),
+    "published at once": Publish("p", "q", 1, batch_of(list(range(1, 6)), message=b"m" * (1 << 20))),
+    "named at once": Publish("p", "q", 1, naming(limits.PUBLISH_NAMES_BYTES_MAX // 200)),
     "ticket": Ack((), -1),
     "named twice": Ack((("s", CheckpointToken()),) * 2),
     "batch": Deliver("s", "p", 0, 99, batch_of(list(range(1, 18)), message=b"m" * (1 << 20))),
@@ -124,3 +127,23 @@ def test_the_largest_frame_fits_its_limit() -> None:
 def test_limits_are_not_below_those_of_what_is_sent() -> None:
     assert limits.SELECTOR_CHARACTERS_MAX == parser.SELECTOR_CHARACTERS_MAX
     assert limits.SCHEMA_BYTES_MAX >= 4 * SCHEMA_TEXT_CHARS_MAX
+
+
+def test_a_publish_that_is_too_large_is_refused_by_its_header() -> None:
+    _, key, flags = HEADER.unpack_from(bytes_of(Publish("p", "q", 1, batch_of([1]))))
+    with pytest.raises(WireError, match=r"a frame Publish of 5\d+ bytes is over the limit of 4\d+"):
+        FrameDecoder(limits.FRAME_BYTES_MAX).feed(HEADER.pack(5 << 20, key, flags))
+    decoder = FrameDecoder(limits.FRAME_BYTES_MAX)
+    for byte in HEADER.pack(5 << 20, key, flags)[:-1]:
+        assert decoder.feed(bytes((byte,))) == []
+    with pytest.raises(WireError, match="is over the limit of 4"):
+        decoder.feed(bytes(1))
+
+
+def test_a_batch_that_names_too_much_is_refused_before_the_names_are_read() -> None:
+    few = naming(3)
+    raw = bytearray(bytes_of(Publish("p", "q", 1, few)))
+    at = raw.index(b"TMB1")
+    raw[at + 8 : at + 12] = (limits.PUBLISH_NAMES_BYTES_MAX + 8).to_bytes(4, "little")
+    with pytest.raises(WireError, match="that one batch names are over the limit of 262144"):
+        FrameDecoder(limits.FRAME_BYTES_MAX).feed(raw)

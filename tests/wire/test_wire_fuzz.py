@@ -92,7 +92,7 @@ def test_a_claimed_frame_size_allocates_nothing() -> None:
     decoder = FrameDecoder(FRAME_BYTES_MAX)
     tracemalloc.start()
     try:
-        decoder.feed(pack("<IBBH", FRAME_BYTES_MAX - 8, 36, 1, 0))
+        decoder.feed(pack("<IBBH", FRAME_BYTES_MAX - 8, 40, 1, 0))
         for _ in range(100):
             decoder.feed(b"\0")
         _, peak = tracemalloc.get_traced_memory()

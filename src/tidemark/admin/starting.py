@@ -146,7 +146,7 @@ def what_an_archive_lacks() -> str | None:
     return missing()
 
 
-def describe_ready(node: Node, archive: Path | None, console: str | None = None) -> BrokerReady:
+def describe_ready(node: Node, archive: str | None, console: str | None = None) -> BrokerReady:
     """Return how to reach a node that has started."""
     plus, web = ("+tls", "https") if node.config.security.certificate else ("", "http")
     return BrokerReady(
@@ -154,6 +154,6 @@ def describe_ready(node: Node, archive: Path | None, console: str | None = None)
         url=f"tidemark{plus}://{node.address}",
         http=None if node.http_address is None else f"{web}://{node.http_address}",
         data_dir=node.config.storage.data_dir,
-        archive=None if archive is None else str(archive),
+        archive=archive,
         console=None if console is None else f"http://{console}",
     )

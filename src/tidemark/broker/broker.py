@@ -52,6 +52,7 @@ from tidemark.broker.hosting.recalls import Recalls
 from tidemark.broker.hosting.sessions import Sessions
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.overlay.overlay import Overlay
+from tidemark.broker.overlay.trust import Trust
 from tidemark.broker.preparation import Preparation, Steps
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.publishing.pubend import Pubend
@@ -97,6 +98,7 @@ from tidemark.wire.frames import (
     Ways,
     Yielded,
 )
+from tidemark.wire.peer_layouts import singly
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,7 @@ class Broker:
         )
         self._held_quota = HeldQuota(self._host, turn, self._access.quotas.held_bytes)
         self._sessions.recover(recovered.next_subscriber)
+        self._trust = Trust(config, self._overlay, self._sessions.handover, self._reports, turn)
         self._topics.removal_listeners = (self._sessions,)
         self._admin = Admin(
             self._host, self._sessions, registry, self._pubends, self._reports.hosts, turn, self._access
@@ -258,11 +261,10 @@ class Broker:
             raise error  # something else than a frame, or a frame that has had effects already
         self.counters["frames_refused"] += 1
         reason = f"the frame {type(stimulus.frame).__name__} cannot be handled: {error}"
-        cause = error.__cause__ or error
         if isinstance(stimulus, ClientFrameReceived):
-            self._turn.out.add(RefuseClient(stimulus.client, reason, cause))
+            self._turn.out.add(RefuseClient(stimulus.client, reason, error.__cause__ or error))
         else:
-            self._turn.out.add(RefusePeer(stimulus.peer, reason, cause))
+            self._turn.out.add(RefusePeer(stimulus.peer, reason, error.__cause__ or error))
 
     def settle(self) -> list[Effect]:
         """Do the second half of `handle`: deliver, follow, ask and save what the first has made possible."""
@@ -304,9 +306,9 @@ class Broker:
         if isinstance(frame, Fetched):
             return [(frame.base, frame.upto)] if self._fetching.awaits(frame) else []
         stream = self._streams.get(frame.pubend)
-        if stream is None or stream.upstream != peer:
-            return []
-        return stream.awaited(frame.base, frame.upto)
+        if stream is not None and stream.upstream == peer:
+            return stream.awaited(frame.base, frame.upto)
+        return []
 
     def window_bytes(self) -> list[tuple[str, int]]:
         """Return each pubend with the bytes of its window."""
@@ -319,7 +321,7 @@ class Broker:
 
     def next_wake(self) -> int:
         """Return the monotonic time when the broker wants a Woken at the latest."""
-        if self._sessions.is_leaving:
+        if self._sessions.is_leaving or self._host.is_telling:
             return self._turn.now
         times = [self._woken_at + self.config.period]
         times += [at for stream in self._streams.values() if (at := stream.next_wake()) is not None]
@@ -393,19 +395,21 @@ class Broker:
 
     def _peer_frame(self, peer: str, frame: PeerFrame) -> None:
         if isinstance(frame, Hello):
+            self._look(peer, frame)
             if self._overlay.hello(peer, frame):
                 self._greet(peer)
             return
         if not self._overlay.is_present(peer):
             self.counters["former_lives"] += 1  # or the neighbour has not introduced itself yet
             return
-        if isinstance(frame, Together):
-            # Whatever can be refused is looked at before anything is changed: all of it counts, or nothing.
-            for each in frame.frames:
-                self._look(each)
-            for each in frame.frames:
-                self._peer_frame(peer, each)
-            return
+        # Whatever can be refused is looked at before anything is changed: all of it counts, or nothing.
+        for each in singly(frame):
+            self._look(peer, each)
+        for each in singly(frame):
+            self._peer_part(peer, each)
+
+    def _peer_part(self, peer: str, frame: PeerFrame) -> None:
+        """Hear a frame of a neighbour that came alone or with others, and was looked at."""
         match frame:
             case Interest():
                 self._overlay.followed(peer, frame)
@@ -424,9 +428,9 @@ class Broker:
             case Fetch():
                 self._fetching.passed(peer, frame)
             case Fetched():
-                self._fetching.fetched(frame)
-            case Ping() | Pong():
-                pass  # between the two ends of the link
+                self._fetching.fetched(peer, frame)
+            case Ping() | Pong() | Hello() | Together():
+                pass  # between the two ends of the link, or never inside another frame
             case Knowledge() | Nack() | AckExpected() | Release() | Heard():
                 # A neighbour may go by another layout: frames of pubends not in this one are dropped.
                 if frame.pubend in self._streams:
@@ -434,8 +438,9 @@ class Broker:
             case _:
                 assert_never(frame)
 
-    def _look(self, frame: PeerFrame) -> None:
-        """Look at a frame that came with others, and change nothing: FrameError if it will be refused."""
+    def _look(self, peer: str, frame: PeerFrame) -> None:
+        """Look at a frame of a neighbour, and change nothing: FrameError if it is refused."""
+        self._trust.look(peer, frame)
         if isinstance(frame, Interest):
             self._interests.look(frame)
         elif isinstance(frame, Fetch):
@@ -445,9 +450,11 @@ class Broker:
         self, peer: str, frame: Knowledge | Nack | AckExpected | Release | Heard, stream: Stream
     ) -> None:
         match frame:
-            case Knowledge():
-                if peer == stream.upstream:
-                    self._knowledge(frame, stream)
+            case Knowledge(_, base, upto, lost, first, version, batch, damaged):
+                if peer == stream.upstream and first:
+                    stream.first(base, upto, lost, version, batch)
+                elif peer == stream.upstream:
+                    stream.answer(base, upto, lost, version, batch, damaged)
                     self._overlay.reached(frame.pubend)
                 elif frame.first:
                     self._overlay.passed_on(peer, frame)
@@ -457,17 +464,12 @@ class Broker:
                 if peer == stream.upstream and stream.ack_expected(tick):
                     self._reports.ack_expected(pubend, tick)
             case Release(pubend, rows):
-                self._reports.released(peer, pubend, rows)
+                self._reports.released(peer, pubend, self._trust.believed(peer, pubend, rows))
             case Heard():
-                self._reports.heard(frame)
+                if self._trust.may_answer(frame.pubend, peer):
+                    self._reports.heard(frame)
             case _:
                 assert_never(frame)
-
-    def _knowledge(self, frame: Knowledge, stream: Stream) -> None:
-        if frame.first:
-            stream.first(frame.base, frame.upto, frame.lost, frame.version, frame.batch)
-        else:
-            stream.answer(frame.base, frame.upto, frame.lost, frame.version, frame.batch, frame.damaged)
 
     def _greet(self, peer: str) -> None:
         """A neighbour has come up, and may have been away: tell it topics and claims."""
@@ -484,6 +486,7 @@ class Broker:
         for peer in self._overlay.change(layout):
             self._greet(peer)
         self._reports.keep_only(layout.brokers)
+        self._trust.keep_only(layout.brokers)
 
     # Clients.
 
@@ -522,8 +525,7 @@ class Broker:
             case Ask():
                 self._admin.asked(client, frame)
             case _:
-                kind = type(frame).__name__
-                refused = Refused(kind, "", "frame", "a broker says this, not a client")
+                refused = Refused(type(frame).__name__, "", "frame", "a broker says this, not a client")
                 self._turn.out.add(SendClient(client, refused))
 
     def _publish(self, client: int, frame: Publish) -> None:
@@ -590,8 +592,7 @@ class Broker:
         for name, pubend in self._pubends.items():
             pubend.beat()
             pubend.expire()
-            tick = pubend.announcement()
-            if tick is not None:
+            if (tick := pubend.announcement()) is not None:
                 self._streams[name].ack_expected(tick)
         self._reports.wake()
         if now - self._pfs_synced_at >= self.config.pfs_sync:

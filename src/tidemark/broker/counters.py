@@ -9,6 +9,8 @@ COUNTED = {
     "publishes_refused": "batches refused: out of sequence, or no room",
     "sequences_believed": "publishers that knew more than a damaged log about what was acknowledged to them",
     "frames_refused": "frames that could not be handled, and ended the connection that they came over",
+    "neighbours_refused": "of these, frames of neighbours that say what no honest broker says",
+    "frames_misplaced": "reports of neighbours about hosts not behind them, or pubends not on their side",
     "denied": "requests refused because the client may not make them",
     "access_renewed": "clients that had to connect again because the rules of access have changed",
     "limits_refused": "connections, subscriptions and topics refused because a client has too many",

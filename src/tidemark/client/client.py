@@ -345,7 +345,7 @@ class Client:
         """Publish an event batch that a BatchBuilder has built; return its ticks once all events are on disk.
 
         The topics and schemas of the batch must be declared: see `create_topic`. `sequence` is the number of
-        the first event. Raises what `publish` raises.
+        the first event. A batch of more than 4 MiB is sent in parts. Raises what `publish` raises.
         """
         self._check_open()
         seconds = self._timeout if timeout is None else timeout

@@ -38,6 +38,8 @@ SINGLES_MAX = 64
 PREPARED_MAX = 16
 LOOKED_AT_MAX = 1_000
 PREPARED_BYTES_MAX = 16 << 10
+#: Patterns with wildcards that are tried to find out whether anybody wants a topic; of more, one may match.
+WILDCARDS_MAX = 32
 #: Topics that a new member joins at once; it joins others in the steps of `steps_owed`.
 JOINED_AT_ONCE_MAX = 64
 #: Members that join a topic in one step, which takes about a millisecond.
@@ -103,6 +105,8 @@ class Audience:
         #: the members whose pattern names one topic, by the topic, and the other members
         self._of_one_topic: dict[str, set[int]] = {}
         self._of_more_topics: set[int] = set()
+        #: the patterns of the other members, and how many members have each
+        self._wildcards: dict[TopicPattern, int] = {}
         #: topics that were met, the one that was used longest ago first, and what they take in memory
         self._topics: dict[str, _Topic] = {}
         self._held_bytes = 0
@@ -123,6 +127,7 @@ class Audience:
             self._of_one_topic.setdefault(pattern, set()).add(member)
         else:
             self._of_more_topics.add(member)
+            self._wildcards[parsed] = self._wildcards.get(parsed, 0) + 1
         for at, name in enumerate(list(parsed.among(self._topics))):
             topic = self._topics.get(name)
             if topic is None:
@@ -168,8 +173,12 @@ class Audience:
         return bool(self._owed)
 
     def wants(self, name: str) -> bool:
-        """Return whether a member may want events of this topic."""
-        return bool(self._of_more_topics) or name in self._of_one_topic
+        """Return whether a member may want events of this topic: what nobody wants is not even read."""
+        met = self._topics.get(name)
+        if name in self._of_one_topic or (met is not None and met.joined):
+            return True
+        patterns = self._wildcards
+        return len(patterns) > WILDCARDS_MAX or any(pattern.matches(name) for pattern in patterns)
 
     def wanting(self, name: str) -> list[int]:
         """Return the members whose pattern matches a topic, in order."""
@@ -211,8 +220,12 @@ class Audience:
         pattern, _ = self._members.pop(member, (None, ""))
         if pattern is None:
             return
-        self._of_more_topics.discard(member)
-        if pattern.is_exact:
+        if not pattern.is_exact:
+            self._of_more_topics.discard(member)
+            self._wildcards[pattern] -= 1
+            if not self._wildcards[pattern]:
+                del self._wildcards[pattern]
+        else:
             alike = self._of_one_topic[str(pattern)]
             alike.discard(member)
             if not alike:
@@ -246,6 +259,8 @@ class Audience:
                 yield _ONLY_ROW, members
             return
         for schemas, rows, part in self._by_topic(batch):
+            if not self.wants(schemas.topic):
+                continue
             topic = self._topic(schemas)
             sets = _match(topic, part, otherwise=0)
             # For so few numbers a Python set is faster than np.unique.
@@ -273,6 +288,8 @@ class Audience:
             if self.unknown_from(part) is not None:
                 wanted[rows] = any(pattern.matches(name) for pattern, _ in self._members.values())
                 continue
+            if not self.wants(name):
+                continue
             for schemas, of_part, piece in self._by_creation(name, part):
                 topic = self._topic(schemas)
                 wanted[rows[of_part]] = bool(topic.misfits) or _match(topic, piece, otherwise=1) != 0
@@ -293,6 +310,8 @@ class Audience:
         """
         at, _, _, _, key_bytes, _ = PRELUDE.unpack_from(batch.body.data)
         shape = batch.shapes[at]
+        if not self.wants(shape.topic):
+            return None
         schemas = self._registry.of_event(*shape)
         assert schemas is not None, "unknown_from comes first"
         single = self._topic(schemas).single(shape.fingerprint)

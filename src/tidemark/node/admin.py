@@ -7,6 +7,7 @@ Questions about the broker's roles are answered by `broker.admin`. Answers are J
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from time import time
@@ -205,9 +206,10 @@ def _status(node: Node) -> BrokerStatus:
 
 
 def _archive(node: Node) -> list[str]:
-    """The directory of the archive that has what this broker lets go; nothing without an archive."""
+    """Where the archive is that has what this broker lets go; nothing without an archive."""
     config = node.config
-    return [str(config.archive_path().absolute())] if has_archive(config) else []
+    path = config.archive_path()
+    return [path if "://" in path else os.path.abspath(path)] if has_archive(config) else []
 
 
 def _overlay(node: Node) -> OverlayText:

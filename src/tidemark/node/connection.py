@@ -399,8 +399,8 @@ class Connection(TurnTaking):
                 self.write(Pong(frame.stamp))
             elif isinstance(frame, Overlay):
                 self._server.told_overlay(self, frame)
-            elif isinstance(frame, Access) and self._server.access is not None:
-                self._server.access.heard(frame, self.say)
+            elif isinstance(frame, Access):
+                self._server.told_access(self, frame)
             elif type(frame) in FROM_PEER and is_spoken(frame, self.link_version):
                 said.append(cast(PeerFrame, frame))
             elif isinstance(frame, Refused):

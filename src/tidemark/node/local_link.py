@@ -123,8 +123,7 @@ class LocalLink:
             if isinstance(frame, Overlay):
                 self._server.told_overlay(self, frame)
             elif isinstance(frame, Access):
-                if self._server.access is not None:
-                    self._server.access.heard(frame, self.say)
+                self._server.told_access(self, frame)
             elif not isinstance(frame, Ping | Pong):
                 said.append(frame)
         if said:

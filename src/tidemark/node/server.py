@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from ipaddress import ip_address
 from itertools import count
 from time import time
 from typing import Protocol
@@ -32,11 +31,13 @@ from tidemark.node.runtime import Runtime
 from tidemark.node.security.access_membership import AccessMembership
 from tidemark.node.security.login_limits import LoginLimits
 from tidemark.node.security.security import Security
+from tidemark.node.sockets import is_here
 from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.topology import Topology
 from tidemark.node.turns.turns import Turns
 from tidemark.node.unfinished_input import UnfinishedInput
 from tidemark.wire.frames import Answer, Ask, Hello, Overlay, Pong, Refused
+from tidemark.wire.limits import VERSIONS_MISSED_MAX
 from tidemark.wire.liveness.tcp_info import TcpInfo
 from tidemark.wire.security.frames import Access
 
@@ -158,8 +159,7 @@ class Server:
         self.security = security
         self.access = access
         self._link_limits = config.links
-        #: the newest version of the protocol that is spoken with neighbours, and what they are told first
-        self.link_version = config.links.version
+        #: what neighbours are told first, with the newest version of the protocol that is spoken with them
         self.hello = Hello(name, incarnation, newest=config.links.version)
         #: what was sent to each neighbour; its links count here, metrics and admin read it
         self.link_traffic = LinkTraffic()
@@ -299,6 +299,8 @@ class Server:
         The two topologies may disagree about whether the two brokers are neighbours.
         """
         membership = self.membership
+        if self._leaps(connection, frame, membership.topology.version):
+            return
         membership.heard(frame, connection.say)
         if isinstance(connection, LocalLink) or connection.peer is not None or membership.is_behind(frame):
             return
@@ -306,6 +308,24 @@ class Server:
         # A broker that learns just now that it is a neighbour closes this connection and is called again.
         if who not in self.neighbours or frame.version == membership.topology.version:
             connection.refuse_stranger()
+
+    def told_access(self, connection: Connection | LocalLink, frame: Access) -> None:
+        """A neighbour says which access document it has."""
+        if self.access is not None and not self._leaps(connection, frame, self.access.document.version):
+            self.access.heard(frame, connection.say)
+
+    def _leaps(self, connection: Connection | LocalLink, frame: Overlay | Access, known: int) -> bool:
+        """Refuse a broker that tells of a version to which nobody can have come; return whether it does.
+
+        After such a version there would be no room for those of administrators.
+        """
+        if frame.version <= known + VERSIONS_MISSED_MAX:
+            return False
+        what = "a topology" if isinstance(frame, Overlay) else "an access document"
+        self.runtime.broker.counters["neighbours_refused"] += 1
+        reason = f"you tell of {what} of version {frame.version}, and here it is {known}: that is no next one"
+        connection.refuse("frame", reason)
+        return True
 
     def spread(self, frame: Overlay | Access) -> None:
         """Send `frame` to all neighbours that are linked."""
@@ -573,11 +593,3 @@ def drain_notice(topology: Topology, name: str) -> DrainNotice | None:
     addresses = tuple(str(each.listen) for each in others[:OTHERS_MAX])
     where = f": go to tidemark://{','.join(addresses)}" if addresses else ""
     return DrainNotice(f"{name!r} is being drained{where}", addresses)
-
-
-def is_here(address: str) -> bool:
-    """Returns whether `address` is a loopback address, and so one of this machine."""
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:
-        return False

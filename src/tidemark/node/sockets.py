@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import suppress
+from ipaddress import ip_address
 from typing import Any
 
 from tidemark.wire.liveness.tcp_info import SIZE as TCP_INFO_BYTES
@@ -45,3 +46,11 @@ def observed(transport: asyncio.Transport) -> TcpInfo | None:
     with suppress(OSError):  # not a socket of TCP, or closed
         return TcpInfo.parse(found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES))
     return None
+
+
+def is_here(address: str) -> bool:
+    """Returns whether `address` is a loopback address, and so one of this machine."""
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return False

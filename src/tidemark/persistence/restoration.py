@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from tidemark.storage.log.segments.place import Place
 from tidemark.storage.witness.known import Known
 from tidemark.ticks import Tick
-from tidemark.wire.limits import INCARNATION_MAX
+from tidemark.wire.limits import INCARNATION_MAX, INCARNATIONS_MAX
 
 #: The lost log may have had so many more segments: the numbers of new ones begin beyond them, so that no file
 #: of the lost broker, in a later backup for example, has the name of another one here.
@@ -51,7 +51,8 @@ class Restoration:
         `now` is the time of this start.
         """
         seconds = max(0, now - self.taken) // _SECOND
-        return min(incarnation + STARTS_A_SECOND_MAX * seconds, INCARNATION_MAX // 2)
+        starts = min(STARTS_A_SECOND_MAX * seconds, INCARNATIONS_MAX - 1)
+        return min(incarnation + starts, INCARNATION_MAX // 2)
 
     @property
     def text(self) -> str:

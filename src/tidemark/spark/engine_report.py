@@ -11,12 +11,12 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
 
-from tidemark.errors import TidemarkError, WireError
+from tidemark.errors import StorageError, TidemarkError, WireError
 from tidemark.spark.archive.state import FOLDER, ArchiveState
 from tidemark.spark.connections import ArchiveBrokers
+from tidemark.spark.locations import Place, folder_at
 from tidemark.wire.answers import REPORT_ENGINE, REPORTED_CHARACTERS_MAX, EngineStatus
 
 FILE = "engine.json"
@@ -29,9 +29,9 @@ _CONNECT_SECONDS = 1.0
 class EngineReporter:
     """Reports on one engine, for the length of a `with` block."""
 
-    def __init__(self, urls: Sequence[str], path: Path, engine: str, master: str) -> None:
+    def __init__(self, urls: Sequence[str], path: Place, engine: str, master: str) -> None:
         self._brokers = ArchiveBrokers(urls, patience=_CONNECT_SECONDS)
-        self._path = path
+        self._folder = folder_at(path) / FOLDER
         self._engine = engine
         self._master = master
         #: the address of Spark's web interface, if there is one
@@ -62,10 +62,8 @@ class EngineReporter:
             error=error[:REPORTED_CHARACTERS_MAX],
             at=time.time(),
         )
-        with suppress(OSError):
-            draft = self._path / FOLDER / f"{FILE}.tmp"
-            draft.write_text(json.dumps(status.to_json()))
-            draft.replace(self._path / FOLDER / FILE)
+        with suppress(StorageError):
+            self._folder.replace(FILE, json.dumps(status.to_json()).encode())
         for url in self._brokers.urls:
             if url not in self._brokers.away:
                 with suppress(TidemarkError):
@@ -78,9 +76,9 @@ def rate_of(state: ArchiveState) -> float | None:
     return sum(each.events for each in state.rounds) / seconds if seconds else None
 
 
-def load_report(path: Path) -> EngineStatus | None:
+def load_report(path: Place) -> EngineStatus | None:
     """The last report that was written beside the archive; None if there is none that can be read."""
     try:
-        return EngineStatus.from_json(json.loads((path / FOLDER / FILE).read_text()))
-    except (OSError, ValueError, WireError):
+        return EngineStatus.from_json(json.loads((folder_at(path) / FOLDER).read(FILE) or b""))
+    except (StorageError, ValueError, WireError):
         return None

@@ -6,7 +6,7 @@ Spark hands options over as text and does not keep the case of their names.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Literal, TypeVar
@@ -17,7 +17,9 @@ from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern, parse_topic
 from tidemark.message.codec.scalars import microseconds
 from tidemark.spark.connections import urls_of
-from tidemark.spark.locations import local_path, staging_beside
+from tidemark.spark.locations import folder_at, location, staging_beside
+from tidemark.spark.stores.folder import Folder
+from tidemark.spark.stores.storage_options import load_storage_options
 from tidemark.ticks import CheckpointToken
 
 #: How long a broker may be away before a query fails.
@@ -28,10 +30,11 @@ _BATCH_MAX = 10**18
 
 _SOURCE = (
     "broker", "topic", "selector", "start", "end", "columns", "failOnGap", "maxEventsPerTrigger", "archive",
-    "pushFilters", "retrySeconds",
+    "pushFilters", "retrySeconds", "storageOptions",
 )  # fmt: skip
 _SINK = (
     "broker", "topic", "pubend", "key", "staging", "onError", "deadLetter", "job", "batch", "retrySeconds",
+    "storageOptions",
 )  # fmt: skip
 #: Options that Spark itself sets, or a user sets for Spark.
 _OF_SPARK = ("path", "checkpointlocation", "queryname", "outputmode")
@@ -74,6 +77,13 @@ class SourceOptions:
     #: let the broker test the conditions of a query; see `spark.source.source`
     push_filters: bool = False
     retry_seconds: float = RETRY_SECONDS
+    #: of the store that the archive is in, beside what the environment says; never shown
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+
+    @property
+    def archive_folder(self) -> Folder | None:
+        """Where the archive is; None if there is none."""
+        return None if self.archive is None else folder_at(self.archive, self.storage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +95,7 @@ class SinkOptions:
     pubend: str | None = None
     #: the column whose value is the event's key
     key: str | None = None
-    #: a directory that the driver and all executors share
+    #: a directory, or a folder of an object store, that the driver and all executors share
     staging: str | None = None
     #: names a batch write, so that writing it again publishes nothing twice
     job: str | None = None
@@ -94,6 +104,8 @@ class SinkOptions:
     #: the topic or the directory of rows that do not fit; None if they make the write fail
     dead_letter: str | None = None
     retry_seconds: float = RETRY_SECONDS
+    #: of the store that is staged in, beside what the environment says; never shown
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
 
 
 def source_options(given: Mapping[str, str]) -> SourceOptions:
@@ -108,16 +120,17 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
         columns=options.get("columns", _names, None),
         fail_on_gap=options.get("failOnGap", _boolean, True),
         events_per_trigger_max=options.get("maxEventsPerTrigger", _count, None),
-        archive=options.get("archive", local_path, None),
+        archive=options.get("archive", location, None),
         push_filters=options.get("pushFilters", _boolean, False),
         retry_seconds=options.get("retrySeconds", _seconds, RETRY_SECONDS),
+        storage=options.get("storageOptions", load_storage_options, {}),
     )
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
     """The options of a write. Raises ConfigError, which says which option is wrong and how to write it."""
     options = _Options(given, _SINK)
-    staging = options.get("staging", local_path, None) or options.get(
+    staging = options.get("staging", location, None) or options.get(
         "checkpointLocation", staging_beside, None
     )
     job = options.get("job", _name, None)
@@ -146,6 +159,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         batch=batch,
         dead_letter=dead_letter,
         retry_seconds=options.get("retrySeconds", _seconds, RETRY_SECONDS),
+        storage=options.get("storageOptions", load_storage_options, {}),
     )
 
 
@@ -282,8 +296,8 @@ def _on_error(text: str) -> str:
 
 
 def _dead_letter(text: str) -> str:
-    """A topic, or a directory: that has a slash in it."""
-    return local_path(text) if "/" in text else _topic(text)
+    """A topic, or a folder: that has a slash in it."""
+    return location(text) if "/" in text else _topic(text)
 
 
 def _seconds(text: str) -> float:

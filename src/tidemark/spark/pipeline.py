@@ -3,10 +3,10 @@
 `run_archive` writes the archive, `run_serve` gives brokers back from it what they have released; both run
 until they are stopped.
 
-A job waits out what passes by itself, a broker that is away or a full disk, and reports that once. Everything
-else ends the job with one clear error. With the engine `spark` the archive is a streaming query, and its
-session lives as long as the job. With the engine `light` the session of Spark starts when a large round or
-scan needs it and ends when nothing has used it for a while.
+A job waits out what passes by itself, a broker or an object store that is away, or a full disk, and reports
+that once. Everything else ends the job with one clear error. With the engine `spark` the archive is a
+streaming query, and its session lives as long as the job. With the engine `light` the session of Spark starts
+when a large round or scan needs it and ends when nothing has used it for a while.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
-from pathlib import Path
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from tidemark.errors import DiskFullError, NotConnectedError, TimedOutError
+from tidemark.errors import DiskFullError, NotConnectedError, StoreAwayError, TimedOutError
 from tidemark.spark.archive.archive import SMALL_ROUND_BYTES_MAX, Archive
 from tidemark.spark.archive.compaction import ArchiveRetention
 from tidemark.spark.archive.state import Round
@@ -32,6 +31,7 @@ from tidemark.spark.connections import urls_of
 from tidemark.spark.deep.service import DeepService
 from tidemark.spark.deep.thread import DeepThread
 from tidemark.spark.engine_report import EngineReporter
+from tidemark.spark.locations import Place
 from tidemark.spark.reports import EngineStarted, ReportTaker, RoundEnded, Waiting
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ LOOK_SECONDS = 0.5
 RETRY_SECONDS = 5.0
 #: A session that nothing has used for so long is ended: it takes half a gigabyte of memory.
 SPARK_IDLE_SECONDS = 60.0
-_PASSING = (NotConnectedError, TimedOutError, DiskFullError)
+_PASSING = (NotConnectedError, TimedOutError, DiskFullError, StoreAwayError)
 
 
 def run_archive(
     broker: str | Sequence[str],
-    path: Path,
+    path: Place,
     *,
     tell: ReportTaker,
     sleep: Callable[[float], bool],
@@ -163,7 +163,7 @@ def _run_light(
 
 def run_serve(
     broker: str | Sequence[str],
-    path: Path,
+    path: Place,
     *,
     tell: ReportTaker,
     sleep: Callable[[float], bool],
@@ -179,7 +179,7 @@ def run_serve(
 
 
 def _deep(
-    broker: str | Sequence[str], path: Path, spark: _IdleEndingSession, tell: ReportTaker
+    broker: str | Sequence[str], path: Place, spark: _IdleEndingSession, tell: ReportTaker
 ) -> AbstractContextManager[DeepThread | None]:
     return DeepThread(DeepService(urls_of(broker), path, sessions=spark.lent, tell=tell))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from tidemark.errors import WireError
-from tidemark.message.batches.batch import Buffer
+from tidemark.message.batches.batch import Buffer, batch_names_bytes
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.fields import (
     BYTES,
@@ -82,14 +82,18 @@ from tidemark.wire.limits import (
     JSON_BYTES_MAX,
     LINES_MAX,
     PUBENDS_MAX,
+    PUBLISH_BYTES_MAX,
+    PUBLISH_NAMES_BYTES_MAX,
     REASON_BYTES_MAX,
     RECALLS_MAX,
     SEQUENCE_MAX,
     SHAPES_ASKED_MAX,
     TICKET_MAX,
 )
-from tidemark.wire.tails import Tail, check_ticks, write_with_batch
+from tidemark.wire.tails import ALIGNMENT_BYTES, Tail, check_ticks, write_with_batch
 
+#: What a Publish has before its batch, with its header, at most: a number, two names and padding.
+_PUBLISH_FIELDS_BYTES = 1 << 10
 _PUBLISH, _PUBLISHED, _DELIVER, _ACK, _CREDIT, _FETCHED, _RECALLED = (
     key_of(kind) for kind in (36, 37, 40, 42, 44, 50, 53)
 )
@@ -117,6 +121,10 @@ def write_publish(frame: Publish) -> list[Buffer]:
     """The buffers of a Publish: sequence, pubend, publisher, batch."""
     names = write_name(frame.pubend) + write_name(frame.publisher)
     _check_sequence(frame.sequence, frame.batch.count)
+    if len(frame.batch.data) > PUBLISH_BYTES_MAX:
+        size = len(frame.batch.data)
+        raise WireError(f"a batch of {size} bytes is over the limit of {PUBLISH_BYTES_MAX} in one Publish")
+    _check_names(frame.batch.names_bytes)
     return write_with_batch(_ONE_HEAD, _PUBLISH, (frame.sequence,), names, frame.batch)
 
 
@@ -125,11 +133,21 @@ def read_publish(data: Buffer, start: int, end: int, tail: Tail) -> Publish:
     (sequence,) = _ONE.unpack_from(data, start)
     pubend, at = read_name(data, start + _ONE.size)
     publisher, at = read_name(data, at)
+    _check_names(batch_names_bytes(data, at + (start - at) % ALIGNMENT_BYTES))
     batch = tail(data, start, at, end)
     if batch is None:
         raise WireError("there is no batch to publish")
     _check_sequence(sequence, batch.count)
     return Publish(pubend, publisher, sequence, batch)
+
+
+def _check_names(size: int) -> None:
+    """Check how much a batch names, before all of it is read."""
+    if size > PUBLISH_NAMES_BYTES_MAX:
+        raise WireError(
+            f"{size} bytes of topics, schemas and publishers that one batch names are over the limit of "
+            f"{PUBLISH_NAMES_BYTES_MAX}: publish it in parts"
+        )
 
 
 def _check_sequence(sequence: int, count: int) -> None:
@@ -305,7 +323,7 @@ LAYOUTS = (
     ),
     record(Refused, 34, what=NAME, name=NAME, code=NAME, reason=_REASON, addresses=at_end(_ADDRESSES)),
     record(Describe, 35, topic=NAME, shapes=at_end(_SHAPES)),
-    FrameLayout(Publish, _PUBLISH, write_publish, read_publish),
+    FrameLayout(Publish, _PUBLISH, write_publish, read_publish, PUBLISH_BYTES_MAX + _PUBLISH_FIELDS_BYTES),
     FrameLayout(Published, _PUBLISHED, write_published, read_published),
     record(
         Subscribe,

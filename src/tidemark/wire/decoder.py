@@ -79,6 +79,8 @@ class FrameDecoder:
                 self._hold_or_refuse(size + HEADER_BYTES, data, at, bool(frames))
                 return frames
             layout = layout_of(key, flags)
+            if size + HEADER_BYTES > layout.bytes_max:
+                raise _too_large_of_kind(layout, size + HEADER_BYTES)
             start = at + HEADER_BYTES
             end = start + size
             if end > available:
@@ -118,7 +120,9 @@ class FrameDecoder:
         size, key, flags = HEADER.unpack_from(cut)
         if size + HEADER_BYTES > self.bytes_max:
             raise self._too_large(size + HEADER_BYTES)
-        layout_of(key, flags)
+        layout = layout_of(key, flags)
+        if size + HEADER_BYTES > layout.bytes_max:
+            raise _too_large_of_kind(layout, size + HEADER_BYTES)
         return int(size) + HEADER_BYTES
 
     def _hold_or_refuse(self, frame_bytes: int, data: Buffer, at: int, has_frames: bool) -> None:
@@ -133,6 +137,13 @@ class FrameDecoder:
             f"a frame of {frame_bytes} bytes is over the limit of {self.bytes_max}: either the other side is "
             "not a Tidemark broker or client, or its frames must be smaller"
         )
+
+
+def _too_large_of_kind(layout: FrameLayout, frame_bytes: int) -> WireError:
+    kind = layout.frame.__name__
+    return WireError(
+        f"a frame {kind} of {frame_bytes} bytes is over the limit of {layout.bytes_max}: send less in each"
+    )
 
 
 def _read(layout: FrameLayout, data: Buffer, start: int, end: int, tail: Tail) -> Frame:

@@ -40,6 +40,8 @@ class FrameLayout:
     key: int
     write: WriteFrame
     read: ReadFrame
+    #: the largest frame of this kind, header included
+    bytes_max: int = FRAME_BYTES_MAX
 
 
 def key_of(kind: int, version: int = 1) -> int:

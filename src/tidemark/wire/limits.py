@@ -26,17 +26,29 @@ HANDSHAKE_BYTES_MAX = 8 << 10
 #: The fields before a batch fit into the difference: a few names, and RANGES_MAX ranges.
 FRAME_BYTES_MAX = BATCH_BYTES_MAX + (128 << 10)
 
+#: What one Publish may bring: its batch, and the topics, schemas and publishers that the batch names. A
+#: broker logs and matches a batch in one piece, and everybody else waits meanwhile.
+PUBLISH_BYTES_MAX = 4 << 20
+PUBLISH_NAMES_BYTES_MAX = 256 << 10
+
 #: Numbers end long before int64 does: its last value has no successor, and there has to be room to count on
 #: from any number that came in. Versions and row numbers count from the incarnation, shifted by 32 bits. A
 #: time of day is in microseconds. Ticks have bounds of their own (`ticks.tick`).
 INCARNATION_MAX = 2**30 - 1
+#: An incarnation is at most so much higher than the one before: a restored broker leaves out so many.
+INCARNATIONS_MAX = 2**24
 VERSION_MAX = 2**62 - 1
 SEQUENCE_MAX = 2**62 - 1
 TICKET_MAX = 2**62 - 1
 #: A subscriber's time of day; an epoch begins as one, and is counted up from there.
 STAMP_MAX = 2**61 - 1
 EPOCH_MAX = 2**62 - 1
+#: An epoch that does not follow a known one is at most so many microseconds, a hundred years, ahead of the
+#: clock of the broker that hears of it; a subscriber's clock counts if it is half of that ahead at most.
+EPOCHS_AHEAD_US = 3_155_760_000_000_000
 OVERLAY_VERSION_MAX = 2**53 - 1
+#: versions of a topology or an access document that a broker can have missed
+VERSIONS_MISSED_MAX = 2**20
 CREDIT_BYTES_MAX = 2**48
 SECONDS_MAX = 2**40
 #: recalls that a pipeline offers to answer at a time

@@ -28,7 +28,7 @@ def test_every_kind_of_frame_is_made_and_most_of_it_gets_past_the_decoder() -> N
     made, taken = maker(), Counter[str]()
     assert set(KINDS) == set(get_args(Frame))
     for kind in KINDS:
-        for _ in range(40):
+        for _ in range(80):
             raw, _ = made.make(kind)
             try:
                 taken[kind.__name__] += len(FrameDecoder(FRAME_BYTES_MAX).feed(raw))

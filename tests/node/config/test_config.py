@@ -210,7 +210,10 @@ def test_a_commands_own_defaults_give_way_to_every_source(tmp_path: Path) -> Non
     assert load(defaults=defaults).provenance("retention.archive") == "tidemark up"
     file = written(tmp_path, '[retention]\narchive = false\n[archive]\npath = "kept"\n')
     assert not load(file, defaults=defaults).retention.archive
-    assert load(file).archive_path() == tmp_path / "kept"
+    assert load(file).archive_path() == str(tmp_path / "kept")
+    file = written(tmp_path, '[archive]\npath = "s3://bucket/kept"\nstorage_options = "s3.toml"\n')
+    assert load(file).archive_path() == "s3://bucket/kept"
+    assert load(file).archive.storage_options == str(tmp_path / "s3.toml")
     assert not load(defaults=defaults, options={"retention.archive": "false"}).retention.archive
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tidemark.errors import DamagedError, DirectoryLockedError, UnknownFormatError
-from tidemark.node.disk.data_directory import PARTS, DataDirectory
+from tidemark.node.disk.data_directory import PARTS, DataDirectory, RestoredDirectory
+from tidemark.persistence.restoration import Restoration
 
 
 def test_the_first_start_makes_the_directory_and_the_next_finds_it(tmp_path: Path) -> None:
@@ -58,3 +59,26 @@ def test_a_first_start_that_crashed_half_way_is_finished(tmp_path: Path) -> None
     DataDirectory(tmp_path).close()
     assert (tmp_path / "version").read_text() == "tidemark data 1\n"
     assert not (tmp_path / "version.new").exists()
+
+
+def test_one_bit_of_what_was_restored_is_noticed(tmp_path: Path) -> None:
+    restored = RestoredDirectory(tmp_path)
+    given = Restoration(taken=1_700_000_000_000_000, generation=7, segment=3, ahead=5)
+    restored.finish(given)
+    restored.close()
+    directory = DataDirectory(tmp_path)
+    assert directory.restoration() == given
+    path = tmp_path / "restored"
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes((whole[at] ^ 1 << at % 8,)) + whole[at + 1 :])
+        with pytest.raises(DamagedError, match="restore the backup again"):
+            directory.restoration()
+    for length in (0, 5, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(DamagedError, match="restore the backup again"):
+            directory.restoration()
+    path.write_bytes(whole)
+    directory.has_started()
+    assert directory.restoration() is None
+    directory.close()

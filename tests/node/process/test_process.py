@@ -67,6 +67,17 @@ def settings(tmp_path: Path, port: int) -> list[str]:
     return [part for key, value in given.items() for part in ("--set", f"{key}={value}")]
 
 
+def ended(path: Path) -> subprocess.CompletedProcess[str]:
+    """A broker process that ends by itself, and what it has said."""
+    return subprocess.run(
+        [sys.executable, "-m", "tidemark.node", *settings(path, 0)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, DONE), (signal.SIGKILL, -signal.SIGKILL)])
 def test_a_process_that_is_ended_loses_nothing_that_was_acknowledged(
     tmp_path: Path, number: int, code: int
@@ -109,13 +120,7 @@ def test_a_process_whose_tables_are_gone_says_what_to_choose_and_ends_with_its_o
 
     asyncio.run(once())
     (tmp_path / "data" / "tables" / "tables.sqlite").unlink()
-    done = subprocess.run(
-        [sys.executable, "-m", "tidemark.node", *settings(tmp_path, 0)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
+    done = ended(tmp_path)
     assert done.returncode == DAMAGED
     assert "accept_damage=tables" in done.stderr
     (alarm,) = asyncio.run(once(storage__accept_damage="tables"))
@@ -155,13 +160,7 @@ def test_a_saved_topology_that_is_gone_is_refused_unless_that_is_accepted(tmp_pa
 def test_a_process_that_cannot_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "thesis.tex").touch()
-    done = subprocess.run(
-        [sys.executable, "-m", "tidemark.node", *settings(tmp_path, 0)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
+    done = ended(tmp_path)
     assert done.returncode == NOT_STARTED
     assert "choose a new or an empty one" in done.stderr
 

@@ -15,7 +15,7 @@ from tidemark.node.node import Node
 from tidemark.node.security.link_proof import LinkKey, LinkProving
 from tidemark.wire.answers import PROPOSE_ACCESS
 from tidemark.wire.frames import Hello, Overlay, Refused
-from tidemark.wire.security.frames import Challenge, LinkProof
+from tidemark.wire.security.frames import Access, Challenge, LinkProof
 
 
 async def two(stage: Stage, path: Path, **of: dict[str, str]) -> tuple[Node, Node]:
@@ -86,6 +86,45 @@ def test_a_hello_alone_displaces_nobody_and_topologies_of_strangers_do_not_count
             await stranger.close()
         assert a.runtime.peers["b"] is link
         assert a.topology.version == before
+
+    play(story)
+
+
+@pytest.mark.parametrize("frame", [Overlay(2**40, "x", "[brokers.b]"), Overlay(2**40, "x")], ids=repr)
+def test_a_neighbour_with_the_key_cannot_tell_of_a_version_to_which_nobody_comes(
+    tmp_path: Path, frame: Overlay
+) -> None:
+    async def story(stage: Stage) -> None:
+        key = key_file(tmp_path, "key", "0123456789abcdef0123456789abcdef")
+        a, b = await two(stage, tmp_path, a=key, b=key)
+        await until(lambda: "b" in a.runtime.peers and "a" in b.runtime.peers)
+        before = a.topology.version
+        b.server.spread(frame)
+        await until(lambda: a.runtime.broker.counters["neighbours_refused"] > 0)
+        assert a.topology.version == before
+        await until(lambda: "b" in a.runtime.peers and "a" in b.runtime.peers)
+
+    play(story)
+
+
+def test_a_neighbour_with_the_key_cannot_tell_of_an_access_document_that_leaps(tmp_path: Path) -> None:
+    pytest.importorskip("cryptography")
+    authority, ca = authority_in(tmp_path / "ca")
+    (tmp_path / "access.toml").write_text(document())
+    trust = {
+        "security__authority": str(ca),
+        "security__mode": "accounts",
+        "security__access": str(tmp_path / "access.toml"),
+    }
+
+    async def story(stage: Stage) -> None:
+        files = {name: broker_files(authority, tmp_path, name) | trust for name in "ab"}
+        a, b = await two(stage, tmp_path, **files)
+        await until(lambda: "b" in a.runtime.peers and "a" in b.runtime.peers)
+        b.server.spread(Access(2**40, "x", document() + "# mine\n"))
+        await until(lambda: a.runtime.broker.counters["neighbours_refused"] > 0)
+        assert a.access is not None
+        assert a.access.document.version == 0
 
     play(story)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Event as ThreadEvent
 
@@ -11,6 +12,7 @@ import pytest
 from tests.live_node import config_at
 from tests.node.speech import Stage, events, play
 from tests.waiting import PATIENCE_SECONDS, until
+from tidemark.matching.audience import Audience
 from tidemark.message.batches.batch import BatchBuilder, Shape
 from tidemark.message.batches.checking import CheckWork
 from tidemark.message.schema import Schema
@@ -19,7 +21,7 @@ from tidemark.node.runtime import Runtime
 from tidemark.node.turns import turns as turns_module
 from tidemark.node.turns.turns import BURST_SECONDS, SHARE, SLICE_FRAMES_MAX, Account, Turns
 from tidemark.wire.codec import encode
-from tidemark.wire.frames import ClientFrame, Ping, Pong, Publish, Published, Topic
+from tidemark.wire.frames import ClientFrame, Ping, Pong, Publish, Published, Subscribe, Subscribed, Topic
 
 
 class Clock:
@@ -204,5 +206,34 @@ def test_a_frame_that_takes_long_to_look_at_keeps_nobody_else_waiting(
         may_go_on.set()
         assert (await slow.hear(Published)).sequence == 500
         assert (await slow.hear(Pong)).stamp == 7, "what follows waits for it"
+
+    play(story)
+
+
+def test_an_event_that_comes_together_with_its_topic_is_prepared_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared: list[str] = []
+    steps_before = Audience.steps_before
+
+    def noted(self: Audience, name: str) -> Iterator[None]:
+        prepared.append(name)
+        return steps_before(self, name)
+
+    monkeypatch.setattr(Audience, "steps_before", noted)
+    schema = Schema.parse("[n: int]")
+    builder = BatchBuilder()
+    builder.add(Shape("new", schema.fingerprint), schema.encode({"n": 1}))
+
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data"))
+        many, other = await stage.client(node, "many"), await stage.client(node, "other")
+        await many.say(*(Subscribe(f"s{n}", "new.>", f"n = {n}", False, 1_000) for n in range(20)))
+        await many.say(*(Subscribe(f"t{n}", ">", f"n = {n}", False, 1_000) for n in range(20)))
+        for _ in range(40):
+            await many.hear(Subscribed)
+        await other.say(Topic("new", False, (schema.text,)), Publish("main", "o", 1, builder.build()))
+        await other.hear(Published)
+        assert prepared == ["new"]
 
     play(story)

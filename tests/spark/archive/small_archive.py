@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from tidemark.spark.archive.plan import RoundPart
 from tidemark.spark.archive.state import ArchiveState, ArchiveTopics, save_state, save_topics
 from tidemark.spark.archive.table import ArchiveTable, root_of
 from tidemark.spark.archive.writer import PartWriter
+from tidemark.spark.locations import Place, folder_at
 from tidemark.ticks import CheckpointToken, Range
 from tidemark.wire.answers import TopicStatus
 from tidemark.wire.frames import Line
@@ -32,7 +32,7 @@ Event = tuple[str, int, int, int]
 class SmallArchive:
     """An archive that gets the events it is given."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Place) -> None:
         self.path = path
         described = [TopicStatus(name, False, (SCHEMA.text,)) for name in TOPICS]
         self._topics = ArchiveTopics(described)
@@ -47,7 +47,7 @@ class SmallArchive:
         """Write one more round: a file for each first level of topic names that has events."""
         batch = self.state.batch + 1
         layouts = dict.fromkeys(self._tables, self._layout.to_bytes())
-        part = RoundPart(str(self.path), batch, 0, (), self._topics.described, layouts, {})
+        part = RoundPart(folder_at(self.path), batch, 0, (), self._topics.described, layouts, {})
         writer = PartWriter(part, self._topics.schemas)
         for pubend, some in sorted(events.items()):
             if some:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.live_node import LiveNode, live_node
+from tests.spark.archive.on_disk import table_directory
 from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.errors import DamagedError, DirectoryLockedError, UnknownFormatError
@@ -21,7 +22,7 @@ from tidemark.spark.archive import reader as archive_reader
 from tidemark.spark.archive.archive import Archive
 from tidemark.spark.archive.compaction import ArchiveRetention
 from tidemark.spark.archive.state import load_state
-from tidemark.spark.archive.table import ArchiveTable, folder_of
+from tidemark.spark.archive.table import ArchiveTable
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
 TRADE = "[symbol: string, price: double, qty: int?]"
@@ -196,7 +197,7 @@ def test_a_crash_at_any_point_doubles_and_loses_nothing(
     assert tm.ask("pubends")[0]["archived"] >= ticks[-1]
     for root in ("trades", "news"):
         table = ArchiveTable(path, root)
-        there = {each.name for each in folder_of(path, root).glob("*.parquet")}
+        there = {each.name for each in table_directory(path, root).glob("*.parquet")}
         assert there == {each.name for each in table.files()}
 
 
@@ -207,7 +208,7 @@ def test_a_torn_entry_of_a_log_was_never_answered_for(
     ticks = publish(tm, 0, 5)
     with Archive(node.url, path) as archive:
         archive.round()
-    log = folder_of(path, "trades") / "_delta_log"
+    log = table_directory(path, "trades") / "_delta_log"
     last = max(log.glob("*.json"))
     (log / f"{int(last.stem) + 1:020d}.json").write_text('{"add": {"pa')
     ticks += publish(tm, 5, 5)
@@ -242,12 +243,14 @@ def test_small_files_become_one_and_nothing_else_changes(
             archive.round()
             assert events_in(path) == sorted(ticks)
     assert len(ArchiveTable(path, "news").files()) == 3
-    assert len(list(folder_of(path, "news").glob("*.parquet"))) > 3
+    assert len(list(table_directory(path, "news").glob("*.parquet"))) > 3
     monkeypatch.setattr(archive_compaction, "GRACE_SECONDS", -1.0)
     with Archive(node.url, path) as archive:
         ticks += publish(tm, 9, 1)
         archive.round()
-    assert len(list(folder_of(path, "news").glob("*.parquet"))) == len(ArchiveTable(path, "news").files())
+    assert len(list(table_directory(path, "news").glob("*.parquet"))) == len(
+        ArchiveTable(path, "news").files()
+    )
     assert events_in(path) == sorted(ticks)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.live_node import LiveNode, live_node
+from tests.spark.archive.on_disk import log_directory, table_directory
 from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.errors import EventsLostError
@@ -22,7 +23,7 @@ from tidemark.spark.archive.archive import Archive
 from tidemark.spark.archive.compaction import ArchiveRetention, Maintenance, MergeSizes, horizon_of, mergeable
 from tidemark.spark.archive.reader import snapshot
 from tidemark.spark.archive.state import load_state
-from tidemark.spark.archive.table import ArchiveTable, DataFile, folder_of, log_of
+from tidemark.spark.archive.table import ArchiveTable, DataFile
 from tidemark.spark.history_frames.frame import gaps_of
 from tidemark.spark.source.archived import archive_at
 from tidemark.spark.source.offsets import check_gaps, pubend_extents
@@ -212,7 +213,7 @@ def merges(path: Path) -> list[str]:
     """The entries of the log that replaced files."""
     return [
         entry.name
-        for entry in log_of(path, "t").glob("*.json")
+        for entry in log_directory(path, "t").glob("*.json")
         if '"remove"' in entry.read_text() and '"add"' in entry.read_text()
     ]
 
@@ -233,9 +234,9 @@ def test_a_log_that_is_old_is_cut_and_still_says_the_state(
             ticks += publish(tm, 2)
             archive.round()
             assert recovered(path).covered == archive.state.covered
-    assert len(list(log_of(path, "t").glob("*.json"))) < 12
+    assert len(list(log_directory(path, "t").glob("*.json"))) < 12
     assert ticks_in(path) == ticks
-    assert len(ArchiveTable(path, "t").files()) == len(list(folder_of(path, "t").glob("*.parquet")))
+    assert len(ArchiveTable(path, "t").files()) == len(list(table_directory(path, "t").glob("*.parquet")))
 
 
 def test_the_sweep_leaves_what_readers_may_still_read(
@@ -248,10 +249,10 @@ def test_the_sweep_leaves_what_readers_may_still_read(
         now: dict[str, Any] = {"t": 0.0}
         maintenance = Maintenance(archive, ArchiveRetention(bytes=1), clock=lambda: now["t"])
         maintenance.run(is_changed=True)
-        assert len(list(folder_of(path, "t").glob("*.parquet"))) == 1
+        assert len(list(table_directory(path, "t").glob("*.parquet"))) == 1
         monkeypatch.setattr(archive_compaction, "GRACE_SECONDS", -1.0)
         maintenance.run(is_changed=True)
-        assert len(list(folder_of(path, "t").glob("*.parquet"))) == 1
+        assert len(list(table_directory(path, "t").glob("*.parquet"))) == 1
         now["t"] += archive_compaction.SWEEP_SECONDS
         maintenance.run(is_changed=False)
-        assert list(folder_of(path, "t").glob("*.parquet")) == []
+        assert list(table_directory(path, "t").glob("*.parquet")) == []

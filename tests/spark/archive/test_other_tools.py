@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from tests.spark.archive.on_disk import table_directory
 from tests.spark.archive.small_archive import SCHEMA, SmallArchive
 from tidemark.spark.archive import compaction, reader
 from tidemark.spark.archive.compaction import mergeable
-from tidemark.spark.archive.table import ArchiveTable, folder_of
+from tidemark.spark.archive.table import ArchiveTable
 from tidemark.spark.history_frames.frame import history
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
@@ -56,7 +57,7 @@ def test_what_other_tools_have_rewritten_is_read_and_written_on(
         made += [(tick, n) for _, tick, n, _ in events]
     before = [len(files) for files in reader.snapshot(tmp_path).files.values()]
     for root in ("news", "sports"):
-        tool(DeltaTable(folder_of(tmp_path, root)))
+        tool(DeltaTable(table_directory(tmp_path, root)))
     assert [len(files) for files in reader.snapshot(tmp_path).files.values()] <= before
     made = [each for each in made if each[1] not in removed]
     assert ticks_and_numbers(tmp_path) == made
@@ -81,7 +82,7 @@ def test_history_reads_what_other_tools_have_rewritten(spark: Any, tmp_path: Pat
     for turn in range(3):
         events = [("news.local", 10 * n, n, n % 2) for n in range(5 * turn, 5 * turn + 5)]
         archive.round({"p": 50 * turn + 45}, {"p": events})
-    table = DeltaTable(folder_of(tmp_path, "news"))
+    table = DeltaTable(table_directory(tmp_path, "news"))
     table.optimize.z_order(["kind"])
     table.delete("n = 12")
     rows = history(spark, "news.local", archive=tmp_path).select("n", "_tick").collect()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from tests.live_node import live_node
 from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.lab.processes.process_harness import ProcessHarness
+from tidemark.lab.processes.process_numbers import ProcessStat
 from tidemark.message.schema import Schema
 from tidemark.spark.archive import reader as archive_reader
 from tidemark.spark.archive.state import load_state
@@ -84,6 +87,58 @@ def test_engines_that_are_killed_and_switched_under_load_leave_every_row_once(tm
         wait_until(lambda: load_state(path).covered.get("main", TICK_MIN) >= published[-1][0])
     assert values_in(path) == published
     assert dict(load_state(path).missing) == {}
+
+
+@pytest.mark.slow
+def test_an_executor_that_is_killed_under_the_query_leaves_every_row_once(tmp_path: Path) -> None:
+    published: list[tuple[int, dict[str, Any]]] = []
+    with (
+        live_node(tmp_path, **{"retention.archive": "true"}) as node,
+        ProcessHarness(tmp_path) as harness,
+        sync.connect(node.url) as tm,
+    ):
+
+        def publish() -> None:
+            values = [{"n": n, "text": f"event {n}"} for n in range(len(published), len(published) + 200)]
+            ticks = [tick for tick in tm.publish_many("t", values) if tick is not None]
+            published.extend(zip(ticks, values, strict=True))
+
+        def has_all() -> bool:
+            return load_state(path).covered.get("main", TICK_MIN) >= published[-1][0]
+
+        tm.create_topic("t", SCHEMA.text)
+        path = tmp_path / "archive"
+        archive = harness.archive(node.url, engine="spark", master="local-cluster[2,1,1024]")
+        archive.start()
+        publish()
+        wait_until(has_all)
+        for _ in range(2):
+            killed = executors_under(archive.pid)[0]
+            publish()
+            os.kill(killed, signal.SIGKILL)
+            publish()
+            wait_until(has_all)
+            wait_until(lambda killed=killed: killed not in executors_under(archive.pid))  # type: ignore[misc]
+            wait_until(lambda: len(executors_under(archive.pid)) == 2)
+    assert values_in(path) == published
+    assert dict(load_state(path).missing) == {}
+
+
+def executors_under(pid: int) -> list[int]:
+    """The ids of the processes that run a query's tasks, among all that a process has started."""
+    stats: dict[int, ProcessStat] = {}
+    for at in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            stats[int(at.name)] = ProcessStat(int(at.name))
+    family = {pid}
+    while more := {each for each, stat in stats.items() if stat.parent in family} - family:
+        family |= more
+    found = []
+    for each in sorted(family):
+        with suppress(OSError):
+            if "CoarseGrainedExecutorBackend" in Path(f"/proc/{each}/cmdline").read_text():
+                found.append(each)
+    return found
 
 
 @pytest.mark.slow

@@ -27,6 +27,7 @@ from tidemark.spark.deep import shared_scan
 from tidemark.spark.deep import spool as deep_spool
 from tidemark.spark.deep import waves as deep_waves
 from tidemark.spark.deep.service import DeepService
+from tidemark.spark.locations import folder_at
 from tidemark.storage.disk.real_disk import RealDisk
 from tidemark.ticks import CheckpointToken, RangeSet, union, within
 from tidemark.wire.frames import Line
@@ -305,9 +306,9 @@ def test_files_that_are_merged_while_a_scan_runs_are_read_as_what_they_are_then(
         for root in ("news", "sports"):
             table = ArchiveTable(tmp_path, root)
             files = table.files()
-            table.exchange(files, merge(Merge.of(tmp_path, table, files)).files)
+            table.exchange(files, merge(Merge.of(folder_at(tmp_path), table, files)).files)
             for each in files:
-                (table.folder / each.name).unlink()
+                table.folder.remove(each.name)
         await over(one)
 
     with small_steps(), pytest.MonkeyPatch.context() as patch:

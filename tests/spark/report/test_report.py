@@ -15,7 +15,7 @@ from tidemark.spark.archive.archive import Archive
 from tidemark.spark.page_parts import Histogram
 from tidemark.spark.report.figures import ArchiveFigures, figures
 from tidemark.spark.report.html import page
-from tidemark.spark.round_log import RoundNote, diary_files, note_round
+from tidemark.spark.round_log import Diary, RoundNote, diary_files
 
 
 @pytest.mark.spark
@@ -60,9 +60,10 @@ def test_an_empty_archive_has_a_page_and_names_are_only_text() -> None:
 def test_the_diary_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(round_log, "FILE_BYTES_MAX", 1_000)
     (tmp_path / "_archive").mkdir()
+    diary = Diary(tmp_path)
     for n in range(50):
-        note_round(tmp_path, RoundNote(float(n), 1.0, 1, 1, 1, None, None, 0))
+        diary.note(RoundNote(float(n), 1.0, 1, 1, 1, None, None, 0))
     older, newer = diary_files(tmp_path)
-    assert json.loads(newer.read_text().splitlines()[-1])["at"] == 49.0
-    assert older.stat().st_size < 1_200
-    note_round(tmp_path / "nowhere", RoundNote(0.0, 1.0, 1, 1, 1, None, None, 0))
+    assert json.loads(Path(newer.text).read_text().splitlines()[-1])["at"] == 49.0
+    assert Path(older.text).stat().st_size < 1_200
+    Diary(tmp_path / "nowhere").note(RoundNote(0.0, 1.0, 1, 1, 1, None, None, 0))

@@ -16,6 +16,7 @@ from tests.live_node import LiveNode, live_node
 from tidemark import sync
 from tidemark.errors import ConfigError, NotConnectedError, RefusedError, SchemaError
 from tidemark.message.schema import Schema
+from tidemark.spark.locations import folder_at
 from tidemark.spark.options import sink_options
 from tidemark.spark.sink.dead_letters import LETTER
 from tidemark.spark.sink.sink import Sink, SinkQuery, checked_sink
@@ -49,7 +50,7 @@ def sink(node: LiveNode, path: Path, schema: StructType = ROWS, **given: str) ->
 
 def query_of(made: Sink) -> SinkQuery:
     assert made.options.staging is not None
-    return SinkQuery("query", made.options.staging)
+    return SinkQuery("query", folder_at(made.options.staging))
 
 
 def stage(made: Sink, partition: int, numbers: range) -> StagedFile:
@@ -86,7 +87,7 @@ def test_rows_are_published_once_whatever_comes_again(node: LiveNode, tmp_path: 
     made.commit(query_of(made), 0, [stage(made, 0, range(19, -1, -1))])
     made.commit(query_of(made), 1, [stage(made, 0, range(20, 25))])
     assert published(node) == [(n, f"k{n}".encode()) for n in range(25)]
-    assert (query_of(made).staging.path / lost_attempt.name).exists()
+    assert query_of(made).staging.folder.read(lost_attempt.name) is not None
 
 
 def test_a_broker_that_restarts_during_the_commit_gets_the_rest(node: LiveNode, tmp_path: Path) -> None:

@@ -63,8 +63,12 @@ def run(staging: Staging, pubend: Pubend, batch: int, *parts: StagedFile, where:
     commit(staging, "q", batch, parts, pubend)
 
 
+def directory(staging: Staging) -> Path:
+    return Path(staging.folder.text)
+
+
 def files(staging: Staging) -> list[str]:
-    return sorted(path.name for path in staging.path.iterdir())
+    return sorted(path.name for path in directory(staging).iterdir())
 
 
 def test_what_was_staged_is_read_back_and_nothing_is_no_file(staging: Staging) -> None:
@@ -88,7 +92,7 @@ def test_a_task_that_fails_half_way_leaves_no_file(staging: Staging) -> None:
 @pytest.mark.parametrize("at", [0, 4, 9, 60])
 def test_a_damaged_file_is_not_published(staging: Staging, at: int) -> None:
     part = staging.stage(0, [events("a", "b")])
-    path = staging.path / part.name
+    path = directory(staging) / part.name
     data = bytearray(path.read_bytes())
     data[at] ^= 1
     path.write_bytes(data)
@@ -198,8 +202,8 @@ def test_another_pubend_and_lost_records_start_a_new_publisher(staging: Staging,
 
 def test_what_failed_tasks_left_goes_with_time(staging: Staging, pubend: Pubend) -> None:
     old, young = staging.stage(0, [events("x")]), staging.stage(0, [events("y")])
-    past = (staging.path / old.name).stat().st_mtime - STAGED_SECONDS_MAX - 1
-    os.utime(staging.path / old.name, (past, past))
+    past = (directory(staging) / old.name).stat().st_mtime - STAGED_SECONDS_MAX - 1
+    os.utime(directory(staging) / old.name, (past, past))
     run(staging, pubend, 0, staging.stage(0, [events("a")]))
     left = files(staging)
     assert young.name in left

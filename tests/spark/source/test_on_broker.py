@@ -20,6 +20,7 @@ from tidemark.errors import ConfigError, EventsLostError, NotConnectedError, Sel
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.archive.archive import Archive
+from tidemark.spark.locations import folder_at
 from tidemark.spark.options import source_options
 from tidemark.spark.source import scan as scan_module
 from tidemark.spark.source.archived import SizedRange
@@ -252,7 +253,9 @@ def test_what_was_let_go_comes_from_the_archive_without_a_seam(
     fetched = tm._fetch("main", TICK_MIN, more[-1])
     assert fetched.batch is not None
     archive = KeptEvents([fetched.batch], ticks[-1] + 3)
-    monkeypatch.setattr(scan_module, "archive_at", lambda path: archive if path == str(tmp_path) else None)
+    monkeypatch.setattr(
+        scan_module, "archive_at", lambda path: archive if path == folder_at(tmp_path) else None
+    )
     query = scan(node, selector="price >= 10", archive=str(tmp_path))
     planner = Planner(query)
     before = planner.partitions(planner.initial(), planner.newest())

@@ -12,12 +12,13 @@ import pytest
 from click.testing import CliRunner
 
 from tests.live_node import LiveNode, live_node
+from tests.spark.archive.on_disk import table_directory
 from tidemark import sync
 from tidemark.cli import main
 from tidemark.errors import ConfigError, SelectorError
 from tidemark.spark.archive import reader
 from tidemark.spark.archive.archive import Archive
-from tidemark.spark.archive.table import ArchiveTable, folder_of
+from tidemark.spark.archive.table import ArchiveTable
 from tidemark.spark.upkeep import erasing
 from tidemark.spark.upkeep.asking import erase
 from tidemark.spark.upkeep.erasure import load_erasures
@@ -83,7 +84,7 @@ def test_events_are_erased_for_good_and_nothing_else_changes(
     assert found.wrong == ()
     assert (found.compared, found.events) == (len(ticks) - 2, len(ticks) - 2)
     # The files that had them go when readers are done.
-    replaced = [folder_of(path, "people") / name for name in report.erasure.replaced["people"]]
+    replaced = [table_directory(path, "people") / name for name in report.erasure.replaced["people"]]
     assert all(each.exists() for each in replaced)
     monkeypatch.setattr(erasing, "GRACE_SECONDS", 0.0)
     with Archive(node.url, path):
@@ -160,7 +161,7 @@ def test_the_commands_erase_and_verify(node: LiveNode, tm: sync.Client, tmp_path
     assert done.exit_code == 0, done.output
     assert json.loads(done.output)["events"] == 1
     assert "nothing is wrong" in run("verify").output
-    (file, *_) = folder_of(path, "news").glob("*.parquet")
+    (file, *_) = table_directory(path, "news").glob("*.parquet")
     file.write_bytes(file.read_bytes()[:-20])
     found = run("verify", "--json")
     assert found.exit_code == 1

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from random import Random
 
 import pytest
 
-from tests.storage.log_steps import copy_of, events, open_volume, run_until_power_loss, ticks_of
-from tidemark.storage.disk.memory_disk import MemoryDisk, by_chance, keep_all, lose_all
+from tests.storage.log_steps import CRASHES, copy_of, events, open_volume, run_until_power_loss, ticks_of
+from tidemark.storage.disk.memory_disk import MemoryDisk, by_chance, lose_all
 from tidemark.storage.events.event_log import EventLog, EventLogState
 from tidemark.storage.events.publishers import LastPublished
 from tidemark.storage.log.volume import LogVolume
@@ -16,12 +15,6 @@ from tidemark.ticks import TICK_MIN
 
 SEGMENT = 1_500
 NOW = 5_000
-CRASHES: list[Callable[[int], Callable[[int], int]]] = [
-    lambda _: lose_all,
-    lambda _: keep_all,
-    lambda seed: by_chance(Random(seed)),
-    lambda seed: by_chance(Random(-seed)),
-]
 
 
 class Story:

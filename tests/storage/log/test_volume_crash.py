@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import deepcopy
 from random import Random
 
 import pytest
 
-from tests.storage.log_steps import open_volume, run_until_power_loss
+from tests.storage.log_steps import CRASHES, open_volume, run_until_power_loss
 from tidemark.errors import DiskFailedError
 from tidemark.storage.disk.memory_disk import MemoryDisk, by_chance, keep_all, lose_all
 from tidemark.storage.log.volume import LogVolume
-
-CRASHES: list[Callable[[int], Callable[[int], int]]] = [
-    lambda _: lose_all,
-    lambda _: keep_all,
-    lambda seed: by_chance(Random(seed)),
-    lambda seed: by_chance(Random(-seed)),
-]
 
 
 class Story:

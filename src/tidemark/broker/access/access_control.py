@@ -23,11 +23,11 @@ from tidemark.access.rights import Hidden, Rights
 from tidemark.broker.access.hiding import Hiding
 from tidemark.broker.access.quotas import Quotas
 from tidemark.broker.access.rule_fits import RuleFits
+from tidemark.broker.access.rule_matchers import RuleMatchers
 from tidemark.broker.effects import RefuseClient
 from tidemark.broker.selector_fit import check_fit
 from tidemark.broker.turn import Turn
 from tidemark.errors import AccessError, SelectorError, TidemarkError
-from tidemark.matching.audience import Audience
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.registry import Registry
 from tidemark.wire.answers import RIGHTS
@@ -53,7 +53,6 @@ RIGHTS_MAX = 4_096
 WRITES_MAX = 16_384
 RULES_MAX = 256
 CHANGED = "the rules of access have changed: connect again"
-_MEMBER = 1
 
 
 class AccessControl:
@@ -69,8 +68,7 @@ class AccessControl:
         self._rights: dict[Principal, Rights] = {}
         #: principal and topic -> the rule for what it may publish there; None if it may publish nothing
         self._writes: dict[tuple[Principal, str], str | None] = {}
-        #: topic and rule -> what decides which events of a batch the rule allows
-        self._rules: dict[tuple[str, str], Audience] = {}
+        self._rules = RuleMatchers(registry, RULES_MAX)
         self._hiding = Hiding(registry)
         self._fits = RuleFits(registry)
         #: how much each principal uses of what it may; `Broker` and `Sessions` ask it too
@@ -296,21 +294,11 @@ class AccessControl:
         """
         shapes = [at for at, shape in enumerate(batch.shapes) if shape.topic == topic]
         ours = np.isin(batch.prelude("shape"), shapes)
-        rules = self._audience(topic, rule)
-        unknown = rules.unknown_from(batch)
+        unknown, chosen = self._rules.chosen(topic, rule, batch)
         if unknown is not None:
             return unknown
-        wrong = np.flatnonzero(ours & ~rules.chosen(_MEMBER, batch))
+        wrong = np.flatnonzero(ours & ~chosen)
         return int(wrong[0]) if len(wrong) else None
-
-    def _audience(self, topic: str, rule: str) -> Audience:
-        found = self._rules.get((topic, rule))
-        if found is None:
-            if len(self._rules) >= RULES_MAX:
-                self._rules.clear()
-            found = self._rules[topic, rule] = Audience(self._registry)
-            found.add(_MEMBER, topic, rule)
-        return found
 
 
 def may_ask(rights: Rights, what: str) -> bool:

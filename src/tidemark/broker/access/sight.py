@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from tidemark.broker.access.rule_matchers import RuleMatchers
 from tidemark.broker.hosting.subscription import HostedSubscription
-from tidemark.matching.audience import Audience
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.registry import Registry
 from tidemark.ticks import TICK_MAX
 
 #: Rules for which a matcher is kept.
 RULES_MAX = 64
-_MEMBER = 1
 
 
 class Sight:
@@ -25,8 +24,7 @@ class Sight:
 
     def __init__(self, registry: Registry) -> None:
         """`registry` has the topics that the broker knows; only `Topics` adds to them."""
-        self._registry = registry
-        self._rules: dict[tuple[str, str], Audience] = {}
+        self._rules = RuleMatchers(registry, RULES_MAX)
 
     def of(
         self, subscription: HostedSubscription, pubend: str, base: int, batch: EventBatch
@@ -37,21 +35,8 @@ class Sight:
         """
         if subscription.current.since.get(pubend, TICK_MAX) <= base:
             return batch
-        rule = self._rule(subscription.current.wanted.pattern, subscription.seen)
-        unknown = rule.unknown_from(batch)
-        known = batch if unknown is None else batch.slice(0, unknown)
-        if not known.count:
-            return None
-        rows = np.flatnonzero(rule.chosen(_MEMBER, known))
+        _, chosen = self._rules.chosen(subscription.current.wanted.pattern, subscription.seen, batch)
+        rows = np.flatnonzero(chosen)
         if not len(rows):
             return None
         return batch if len(rows) == batch.count else batch.take(rows)
-
-    def _rule(self, pattern: str, seen: str) -> Audience:
-        found = self._rules.get((pattern, seen))
-        if found is None:
-            if len(self._rules) >= RULES_MAX:
-                self._rules.clear()
-            found = self._rules[pattern, seen] = Audience(self._registry)
-            found.add(_MEMBER, pattern, seen)
-        return found

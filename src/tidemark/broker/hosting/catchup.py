@@ -256,7 +256,9 @@ class Catchup:
         for ranges in (self._gone, self._given_up, self._unfiltered):
             ranges.remove_upto(upto)
         self._keep(self._ticks > upto)
-        self._held = [each for each in self._held if each.ticks[-1] > upto]
+        # A hostile answer may have events where it says that they are gone: they are not told after the gap.
+        beyond = (rows_within(each, upto, TICK_MAX) for each in self._held)
+        self._held = [each for each in beyond if each is not None]
 
     def _lose(self, base: int, upto: int) -> None:
         """`(base, upto]` is L: it becomes a gap where something matched, or may have, and is not held."""

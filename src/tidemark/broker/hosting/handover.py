@@ -105,6 +105,11 @@ class Handover:
         known = self._claims.get(name)
         return max(wall, _after(known.epoch) if known is not None else 1)
 
+    def known_epoch(self, name: str) -> int:
+        """Return the highest epoch of a subscription that this broker knows; 0 if it knows none."""
+        known, mine = self._claims.get(name), self._subscriptions.find(name)
+        return max(known.epoch if known is not None else 0, mine.epoch if mine is not None else 0)
+
     def claim(self, subscription: HostedSubscription, last: str = "") -> None:
         """The subscription is on disk here, under its epoch: claim it, and settle that once it is held.
 

@@ -37,6 +37,8 @@ from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 from tidemark.wire.limits import CREDIT_BYTES_MAX
 
 MILLISECOND = 1_000
+#: Subscribers that are told of silence in one turn, which takes about a millisecond.
+SILENCES_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,8 @@ class Host:
         self._newcomers: dict[int, None] = {}
         self.owed = OwedCounts(state, turn, recall=policy.recall)
         self._saved_at = self._silence_at = 0
+        #: ids of subscribers that may have to be told of silence, and are not yet
+        self._to_be_told: list[int] = []
         self._doubtful_above: int | None = None
 
     # Subscribers come and go.
@@ -570,18 +574,25 @@ class Host:
         self._fetching.wake()
         if now - self._silence_at >= self._policy.silence:
             self._silence_at = now
-            self._be_silent()
+            self._to_be_told = list(self.subscriptions)
+        self._be_silent()
         if now - self._saved_at >= self._policy.save:
             self._saved_at = now
             self.acknowledgements.save_all()
             self.acknowledgements.chop()
 
     def _be_silent(self) -> None:
-        """Tell live subscribers that the events since did not match, so that their tokens keep up."""
-        for pubend, constream in self.constreams.items():
-            delivered, last = constream.delivered, constream.last_event
-            if delivered is None:
-                continue
-            for subscription in self.subscriptions.values():
-                if self.is_live(subscription, pubend) and subscription.told[pubend] < min(last, delivered):
+        """Tell some live subscribers of silence, so that their tokens keep up; others at the next wake."""
+        now, self._to_be_told = self._to_be_told[:SILENCES_MAX], self._to_be_told[SILENCES_MAX:]
+        for subscription in [self.subscriptions[each] for each in now if each in self.subscriptions]:
+            for pubend, constream in self.constreams.items():
+                delivered, last = constream.delivered, constream.last_event
+                if delivered is None or not self.is_live(subscription, pubend):
+                    continue
+                if subscription.told[pubend] < min(last, delivered):
                     self._delivery.tell(subscription, pubend, subscription.told[pubend], delivered, None)
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether some subscribers have still to be told of silence."""
+        return bool(self._to_be_told)

@@ -104,6 +104,10 @@ class Overlay:
         """Return whether a broker of this name is in the layout."""
         return broker in self.routing.members
 
+    def last_life(self, peer: str) -> int:
+        """Return the last incarnation of a neighbour that was heard of; 0 if none was."""
+        return self._last_life.get(peer, 0)
+
     def way_to(self, broker: str) -> str | None:
         """Return a neighbour that is there and is nearer to this broker; None if there is none."""
         return self.routing.way_to(broker, self._lives)

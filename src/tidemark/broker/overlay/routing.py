@@ -52,11 +52,52 @@ class Routing:
         self._doors = {pubend: self._ranked(pubend, cell) for pubend in layout.pubends}
         #: broker -> broker -> links between the two, at the least, whether they are up or not
         self._distances: dict[str, dict[str, int]] = {}
+        #: pubend and neighbour -> the hosts behind that neighbour
+        self._behind: dict[tuple[str, str], frozenset[str]] = {}
 
     def ways(self, pubend: str, live: Live, rank: Rank = alike) -> list[str]:
         """Return the neighbours that can pass the pubend on now, best first; none at its own host."""
         doors = sorted(self._open(pubend, live), key=lambda door: rank(pubend, door))
         return list(dict.fromkeys(door.outside if door.inside == self.me else door.inside for door in doors))
+
+    def is_behind(self, pubend: str, host: str, peer: str) -> bool:
+        """Return whether a host's way to the pubend may lead over a neighbour and then here.
+
+        A cellmate may pass on what comes from any cell whose way leads over this one.
+        """
+        found = self._behind.get((pubend, peer))
+        if found is None:
+            found = self._behind[pubend, peer] = self._hosts_behind(pubend, peer)
+        return host in found
+
+    def _hosts_behind(self, pubend: str, peer: str) -> frozenset[str]:
+        layout = self.layout
+        if peer not in self.members or pubend not in layout.pubends:
+            return frozenset()
+        here, there = layout.cell_of(self.me), layout.cell_of(peer)
+        if there not in (here, *self._cells_below(pubend, here)):
+            return frozenset()
+        cells = [cell for cell in layout.cells if there in self._cells_on_way(pubend, cell)]
+        return frozenset(broker for cell in cells for broker in layout.cells[cell])
+
+    def _cells_below(self, pubend: str, cell: str) -> list[str]:
+        return [each for each in self.layout.cells if self.layout.parent_cell(pubend, each) == cell]
+
+    def _cells_on_way(self, pubend: str, cell: str) -> list[str]:
+        """Return the cells of the tree from `cell`, which is the first, to the pubend's own."""
+        way: list[str] = []
+        at: str | None = cell
+        while at is not None:
+            way.append(at)
+            at = self.layout.parent_cell(pubend, at)
+        return way
+
+    def is_towards(self, pubend: str, peer: str) -> bool:
+        """Return whether the pubend may come from a neighbour: one of this cell or of the next towards it."""
+        if peer not in self.members or pubend not in self.layout.pubends:
+            return False
+        here, there = self.layout.cell_of(self.me), self.layout.cell_of(peer)
+        return there in (here, self.layout.parent_cell(pubend, here))
 
     def way_to(self, broker: str, present: Container[str]) -> str | None:
         """Return the neighbour among `present` that is nearest to a broker; None if none is nearer than this.

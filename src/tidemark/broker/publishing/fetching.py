@@ -284,10 +284,10 @@ class Fetching:
         else:
             self._puzzled[ticket] = None
 
-    def fetched(self, frame: Fetched) -> None:
-        """A neighbour has answered."""
+    def fetched(self, peer: str, frame: Fetched) -> None:
+        """A neighbour has answered; the answer of one that is not asked, or not any more, is late."""
         asked = self._asked.get(frame.ticket)
-        if asked is None:
+        if asked is None or asked.upstream != peer:
             self._counters["answers_late"] += 1
             return
         with self._turn.looking:

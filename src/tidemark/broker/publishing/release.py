@@ -275,6 +275,11 @@ class Releases:
         assert standing.minima is not None
         return ReleaseRow(self._me, standing.sequence, *standing.minima, standing.asks)
 
+    @property
+    def last(self) -> int:
+        """The highest sequence that a row or a hold of this broker has so far."""
+        return self._counter
+
     def may_begin(self, pubend: str) -> bool:
         """Return whether the pubend's broker has heard that subscribers are here, and holds for them."""
         standing = self._of.get(pubend)

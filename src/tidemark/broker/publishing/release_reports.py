@@ -158,6 +158,11 @@ class ReleaseReports:
             pubend.released(released, delivered)
             self._streams[name].lose(pubend.lost)
 
+    @property
+    def last_said(self) -> int:
+        """The highest sequence under which this broker can have reported in this life."""
+        return self._releases.last
+
     # Reports of other hosts.
 
     def released(self, peer: str, name: str, rows: Iterable[ReleaseRow]) -> None:

@@ -193,6 +193,8 @@ class Stream:
             self._settle()
             self._version = version
             accounts = self._coverage.learnt(version, base, self.known_upto)
+        if self.window.is_full:
+            self.shrink()  # what came before in the same turn has filled it
         keep = self.listener is None or not self.window.is_full
         if keep:
             self.window.learn(base, upto, batch)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
 
 import click
 
@@ -11,16 +13,38 @@ from tidemark.cli.options import BROKER_DEFAULT, BROKER_VARIABLE
 #: The directory in which `tidemark up` keeps the archive.
 ARCHIVE_DEFAULT = "tidemark-data/archive"
 
-PATH = click.option(
+_PATH = click.option(
     "--path",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
+    metavar="DIR|URL",
     default=ARCHIVE_DEFAULT,
     show_default=True,
     envvar="TIDEMARK_ARCHIVE",
     show_envvar=True,
-    help="Where the archive is.",
+    help="Where the archive is: a directory, or a folder like s3://bucket/archive.",
 )
+_STORAGE_OPTIONS = click.option(
+    "--storage-options",
+    metavar="FILE",
+    envvar="TIDEMARK_STORAGE_OPTIONS",
+    show_envvar=True,
+    help="A TOML file with credentials and endpoint of an object store; by default the environment has them.",
+)
+
+
+def PATH(command: Callable[..., Any]) -> Callable[..., Any]:  # noqa: N802
+    """Options that say where the archive is; the command gets it as a folder, `path`."""
+
+    @wraps(command)
+    def run(*args: Any, path: str, storage_options: str | None, **options: Any) -> Any:
+        from tidemark.spark.locations import folder_at
+        from tidemark.spark.stores.storage_options import load_storage_options
+
+        given = None if storage_options is None else load_storage_options(storage_options)
+        return command(*args, path=folder_at(path, given), **options)
+
+    return _PATH(_STORAGE_OPTIONS(run))
+
+
 BROKERS = click.option(
     "--broker",
     "urls",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +12,7 @@ from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import JSON, duration
 from tidemark.cli.output import emit, table, visible_values
 from tidemark.cli.pipeline.audit import audit
+from tidemark.cli.pipeline.backfill import backfill
 from tidemark.cli.pipeline.options import BROKERS, MASTER, PATH
 from tidemark.cli.pipeline.report import report
 from tidemark.cli.pipeline.upkeep import erase, verify
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tidemark.spark.archive.compaction import ArchiveRetention
     from tidemark.spark.archive.status import ArchiveStatus
     from tidemark.spark.reports import EngineStarted, PipelineReport
+    from tidemark.spark.stores.folder import Folder
 
 
 @click.group()
@@ -32,6 +33,7 @@ def pipeline() -> None:
 
 
 pipeline.add_command(audit)
+pipeline.add_command(backfill)
 pipeline.add_command(erase)
 pipeline.add_command(verify)
 pipeline.add_command(report)
@@ -83,7 +85,7 @@ ATTACHED = click.option("--attached", is_flag=True, hidden=True, help="End when 
 @BROKERS
 @JSON
 def archive(
-    path: Path,
+    path: Folder,
     once: bool,
     engine: str,
     interval: float,
@@ -156,7 +158,7 @@ def archive(
 @BROKERS
 @JSON
 def serve(
-    path: Path,
+    path: Folder,
     master: str,
     level: str | None,
     log_format: str,
@@ -205,7 +207,7 @@ def _retained(text: str) -> ArchiveRetention:
 @BROKERS
 @JSON
 def status(
-    path: Path, offline: bool, is_watched: bool, interval: float, urls: tuple[str, ...], as_json: bool
+    path: Folder, offline: bool, is_watched: bool, interval: float, urls: tuple[str, ...], as_json: bool
 ) -> None:
     """Show what the archive has and how far it is behind: tables, files, sizes, rates and lag.
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tidemark.cli.options import JSON
 from tidemark.cli.output import emit
 from tidemark.cli.pipeline.options import MASTER, PATH
+
+if TYPE_CHECKING:
+    from tidemark.spark.stores.folder import Folder
 
 
 @click.command()
@@ -23,7 +27,7 @@ from tidemark.cli.pipeline.options import MASTER, PATH
 )
 @MASTER
 @JSON
-def report(path: Path, html: Path, master: str, as_json: bool) -> None:
+def report(path: Folder, html: Path, master: str, as_json: bool) -> None:
     """Draw rates, lag, latency and storage of brokers and archive over time, computed on Spark.
 
     All comes from the archive itself, so no broker is asked. The page is one file that needs nothing else.

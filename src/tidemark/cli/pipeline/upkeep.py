@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +17,7 @@ from tidemark.message.visible import visible
 
 if TYPE_CHECKING:
     from tidemark.spark.engine.tasks import SessionLender
+    from tidemark.spark.stores.folder import Folder
     from tidemark.spark.upkeep.asking import ErasureReport
     from tidemark.spark.upkeep.verifying import Verification
 
@@ -34,7 +34,7 @@ LIGHT = click.option("--light", is_flag=True, help="Do it in this process, witho
 @BROKERS
 @JSON
 def erase(
-    path: Path,
+    path: Folder,
     topic: str,
     where: str,
     yes: bool,
@@ -75,7 +75,9 @@ def erase(
 @MASTER
 @BROKERS
 @JSON
-def verify(path: Path, offline: bool, light: bool, master: str, urls: tuple[str, ...], as_json: bool) -> None:
+def verify(
+    path: Folder, offline: bool, light: bool, master: str, urls: tuple[str, ...], as_json: bool
+) -> None:
     """Compare the archive with what brokers still hold, by checksums, and read all its files.
 
     Exit codes: 0 all is well, 1 something differs or cannot be read.

@@ -16,6 +16,8 @@ from tidemark.message.batches.batch import PRIORITY_DEFAULT, BatchBuilder, Event
 
 #: An open batch is sealed at this size even if it cannot leave yet.
 SEAL_BYTES = 1 << 20
+#: ... or with so many shapes: a broker takes only so much that one batch names.
+SEAL_SHAPES = 512
 
 #: The ticks of events, in their order. None: the event was acknowledged together with later ones, and its own
 #: tick is not known.
@@ -116,7 +118,7 @@ class PublisherStream:
         self._receive(receipt, 1)
         size = batch.builder.size - before
         batch.bytes += size
-        if batch.bytes >= SEAL_BYTES:
+        if batch.bytes >= SEAL_BYTES or batch.builder.shapes >= SEAL_SHAPES:
             self.seal()
         return size
 

@@ -37,6 +37,7 @@ from tidemark.message.batches.batch import (
     Shape,
 )
 from tidemark.wire.frames import Publish, Published, Refused, Welcome
+from tidemark.wire.limits import PUBLISH_BYTES_MAX, PUBLISH_NAMES_BYTES_MAX
 
 #: Bytes of events that may be published and not acknowledged; beyond that, publishing waits.
 UNACKNOWLEDGED_BYTES_MAX = 32 << 20
@@ -157,11 +158,18 @@ class Publisher:
         self._check_open()
         deadline = self._loop.time() + timeout
         await self._until(lambda: self._worker is None and self._has_room(), deadline)
-        future: asyncio.Future[Ticks] = self._loop.create_future()
-        receipt = Receipt(future, deadline, is_single=False)
-        self._bytes += self._own_stream(sequence).add_batch(batch, receipt)
+        if batch.names_bytes > PUBLISH_NAMES_BYTES_MAX:
+            raise EncodeError(
+                f"the topics, schemas and publishers that the batch names take {batch.names_bytes} bytes, "
+                f"and at most {PUBLISH_NAMES_BYTES_MAX} can be published together: publish it in parts"
+            )
+        futures: list[asyncio.Future[Ticks]] = []
+        stream = self._own_stream(sequence)
+        for part in batch.split(PUBLISH_BYTES_MAX):
+            futures.append(self._loop.create_future())
+            self._bytes += stream.add_batch(part, Receipt(futures[-1], deadline, is_single=False))
         self._soon(deadline)
-        return await future
+        return [tick for ticks in await asyncio.gather(*futures) for tick in ticks]
 
     def _add(self, encoded: tuple[Shape, bytes], options: EventOptions, receipt: Receipt) -> None:
         shape, message = encoded

@@ -14,7 +14,7 @@ from time import monotonic
 
 import click
 
-from tidemark.lab.fuzz.core_fuzzer import CoreFuzzer
+from tidemark.lab.fuzz.core_fuzzer import CoreFuzzer, CoreReport
 from tidemark.lab.fuzz.fuzzer import Fuzzer, FuzzReport
 
 #: Hostile things said to the core with one seed.
@@ -49,12 +49,7 @@ def run_core(seconds: float, seed: int, *, as_json: bool) -> int:
     else:
         lines = [f"nobody has foreseen ({count} times): {text}" for text, count in unforeseen.most_common(20)]
         lines.append(f"{frames:,} hostile frames to the core, with {seeds} seeds from {seed} on")
-        if report.failure:
-            lines += ["what was said last:", *report.last, f"seed {report.seed} failed: {report.failure}"]
-            lines.append(f"  again: tidemark fuzz --core --seconds 1 --seed {report.seed}")
-        else:
-            lines.append("the broker and its clients did not notice")
-        click.echo("\n".join(lines))
+        click.echo("\n".join([*lines, *_verdict(report, "--core --seconds 1")]))
     return int(bool(report.failure))
 
 
@@ -69,9 +64,13 @@ def render(report: FuzzReport) -> str:
     lines.append(f"beside them {report.published:,} events published, {report.delivered:,} delivered")
     for text, count in report.unforeseen.items():
         lines.append(f"nobody has foreseen ({count} times): {text}")
-    if report.failure:
-        lines += ["what was said last:", *report.last, f"seed {report.seed} failed: {report.failure}"]
-        lines.append(f"  again: tidemark fuzz --seconds {report.seconds:.0f} --seed {report.seed}")
-    else:
-        lines.append("the broker and its clients did not notice")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_verdict(report, f"--seconds {report.seconds:.0f}")])
+
+
+def _verdict(report: FuzzReport | CoreReport, options: str) -> list[str]:
+    """Returns the lines that say whether anybody noticed, and how to run the seed again if somebody did."""
+    if not report.failure:
+        return ["the broker and its clients did not notice"]
+    failed = f"seed {report.seed} failed: {report.failure}"
+    again = f"  again: tidemark fuzz {options} --seed {report.seed}"
+    return ["what was said last:", *report.last, failed, again]

@@ -6,6 +6,7 @@ connections, is kept for the report of a failure.
 
 from __future__ import annotations
 
+import json
 import socket
 from collections import Counter, deque
 from contextlib import suppress
@@ -411,20 +412,20 @@ class HostileNeighbour(HostileConnection):
         return None
 
 
-def ask(address: tuple[str, int], what: str) -> str:
-    """Ask the broker a question, as an administrator does. Returns the JSON of the answer.
+def ask(address: tuple[str, int], what: str, **arguments: object) -> str:
+    """Ask the broker a question, as an administrator does. Returns the JSON of the answer, "" if it refuses.
 
     Raises AssertionError if the broker does not answer in time.
     """
     decoder = FrameDecoder(FRAME_BYTES_MAX)
     try:
         with socket.create_connection(address, timeout=PATIENCE_SECONDS) as connection:
-            for frame in (Connect("watch", 1, PROTOCOL_NEWEST), Ask(1, what)):
+            for frame in (Connect("watch", 1, PROTOCOL_NEWEST), Ask(1, what, json.dumps(arguments))):
                 connection.sendall(b"".join(bytes(piece) for piece in encode(frame)))
             while data := connection.recv(1 << 16):
                 for found in decoder.feed(data):
-                    if isinstance(found, Answer):
-                        return found.payload
+                    if isinstance(found, Answer | Refused):
+                        return found.payload if isinstance(found, Answer) else ""
     except OSError as error:
         raise AssertionError(f"the broker does not answer: {error}") from error
     raise AssertionError("the broker closes the connection of an administrator")

@@ -38,13 +38,19 @@ from tidemark.lab.processes.process_harness import ManagedBroker, ProcessHarness
 #: The pubend of the broker, and the neighbours that the fuzzer plays. There are several of them because one
 #: that was refused is left alone for a while.
 PUBEND = "pa"
+#: Windows are soon full, so that hostile frames get to the code for that.
+SETTINGS = ("--set", "limits.window=4KiB")
+#: A broker that comes into the topology and leaves it while the others run.
+GUEST = '\n[brokers.guest]\nlisten = "127.0.0.1:13"\npubends = ["pguest"]\nparent = "a"\n'
 NEIGHBOURS = tuple(f"b{number}" for number in range(1, 13))
 CLIENTS = 6
 #: Names of the well-behaved clients.
 PUBLISHER, SUBSCRIBER = "good-publisher", "good-subscriber"
 EVENTS_A_SECOND = 100
-#: So many steps of hostile connections between two looks at the broker, and between two restarts.
+#: So many steps of hostile connections between two looks at the broker, between two changes of the topology,
+#: and between two restarts.
 LOOK_STEPS = 200
+CHANGE_STEPS = 1_100
 RESTART_STEPS = 6_000
 SETTLE_SECONDS = 60.0
 #: Lines of the broker's log that tell of an error that nobody has foreseen.
@@ -97,6 +103,8 @@ class Fuzzer:
         self._connections: list[HostileConnection] = []
         #: name of a well-behaved client -> the number of its connection since the broker started
         self._numbers: dict[str, int] = {}
+        #: whether the topology has a guest
+        self._has_guest = False
 
     def run(
         self, seconds: float, *, steps_max: int | None = None, restart_steps: int = RESTART_STEPS
@@ -139,7 +147,7 @@ class Fuzzer:
         steps_max: int | None,
         restart_steps: int,
     ) -> None:
-        broker.start()
+        broker.start(*SETTINGS)
         publisher = harness.publisher(
             PUBLISHER, broker.url, 10**9, "--pubend", PUBEND, "--rate", str(EVENTS_A_SECOND)
         )
@@ -154,6 +162,8 @@ class Fuzzer:
             steps += 1
             if steps % LOOK_STEPS == 0:
                 self._look(broker)
+            if steps % CHANGE_STEPS == 0:
+                self._change(broker)
             if steps % restart_steps == 0:
                 self._restart(broker)
         self._look(broker)
@@ -179,9 +189,19 @@ class Fuzzer:
         code = broker.stop()
         assert code == 0, f"the broker was told to stop, and ended with {code}: {broker.last_line}"
         closed(self._connections)
-        broker.start()
+        broker.start(*SETTINGS)
         self._numbers.clear()
         self.report.restarts += 1
+
+    def _change(self, broker: ManagedBroker) -> None:
+        """Take a broker into the topology, or out of it, as an administrator does."""
+        base = json.loads(ask(_address(broker), "overlay"))["version"]
+        # Without its last keys, which are of one machine only.
+        first, *others = (self._directory / "overlay.toml").read_text().split("\n[")
+        head = "\n".join(line for line in first.splitlines() if not line.startswith(("data_dir", "http")))
+        self._has_guest = not self._has_guest
+        text = "\n[".join((head + "\n", *others)) + (GUEST if self._has_guest else "")
+        ask(_address(broker), "propose", text=text, base=base, force=True)
 
     def _look(self, broker: ManagedBroker) -> None:
         """Raise AssertionError unless the broker runs, answers, and has kept its well-behaved clients."""

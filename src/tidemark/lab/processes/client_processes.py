@@ -8,7 +8,8 @@
 
 A publisher that is started again first publishes, under their old numbers, the events whose outcome its
 ledger does not know. A durable subscriber goes on from the token in its ledger. With `--die` a process sends
-itself SIGKILL at a moment that could not be hit from outside. Every process ends when its parent does.
+itself SIGKILL, and with `--pause` a subscriber sends itself SIGSTOP, at a moment that could not be hit from
+outside. Every process ends when its parent does.
 """
 
 from __future__ import annotations
@@ -151,6 +152,7 @@ class LedgerSubscriber:
         self._given = given
         self._ledger = ledger
         self._self_kill = SelfKill(given.die)
+        self._pauses = [int(number) for number in given.pause.split(",") if number]
         self._events = 0
 
     async def run(self, client: Client) -> None:
@@ -181,6 +183,9 @@ class LedgerSubscriber:
             await subscription.ack(subscription.checkpoint)
         else:
             self._ledger.record(item)
+        while self._pauses and self._events >= self._pauses[0]:
+            del self._pauses[0]
+            os.kill(os.getpid(), signal.SIGSTOP)
         if self._given.slow:
             await asyncio.sleep(self._given.slow)
 
@@ -253,6 +258,9 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     other.add_argument("--where", default="")
     other.add_argument("--pubends", default=PUBEND, help="the subscription must have started at these")
     other.add_argument("--window", type=int, default=4 << 20, help="bytes that may be under way")
+    other.add_argument(
+        "--pause", default="", metavar="N,N...", help="stop by SIGSTOP when so many events are consumed"
+    )
     other.add_argument("--slow", type=float, default=0.0, help="seconds to rest after each delivery")
     return parser.parse_args(arguments)
 

@@ -90,6 +90,12 @@ class ManagedProcess:
         """Send SIGSTOP: the process stands still."""
         self.signal(signal.SIGSTOP)
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether the process stands still by SIGSTOP, its own or somebody else's."""
+        state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state == "T"
+
     def resume(self) -> None:
         """Send SIGCONT: the process goes on."""
         self.signal(signal.SIGCONT)
@@ -236,9 +242,11 @@ class ManagedArchive(ManagedProcess):
     #: the archive ends when this pipe is closed, and so with its parent
     stdin = subprocess.PIPE
 
-    def __init__(self, name: str, path: Path, url: str, log: Path, engine: str, interval: str) -> None:
+    def __init__(
+        self, name: str, path: Path, url: str, log: Path, engine: str, interval: str, master: str | None
+    ) -> None:
         told = ["--path", str(path), "--broker", url, "--interval", interval, "--attached", "--json"]
-        told += ["--engine", engine]
+        told += ["--engine", engine, *([] if master is None else ["--master", master])]
         super().__init__(name, ["pipeline", "archive", *told], log)
         self.path = path
 
@@ -308,11 +316,16 @@ class ProcessHarness:
         return part
 
     def archive(
-        self, url: str, name: str = "archive", engine: str = "light", interval: str = ARCHIVE_INTERVAL
+        self,
+        url: str,
+        name: str = "archive",
+        engine: str = "light",
+        interval: str = ARCHIVE_INTERVAL,
+        master: str | None = None,
     ) -> ManagedArchive:
-        """Returns the archive of a broker, not started yet."""
+        """Returns the archive of a broker, not started yet; `master` is for the engine `spark`."""
         log = self.directory / f"{name}.log"
-        part = ManagedArchive(name, self.directory / name, url, log, engine, interval)
+        part = ManagedArchive(name, self.directory / name, url, log, engine, interval, master)
         self._archives.append(part)
         return part
 

@@ -23,19 +23,19 @@ class Segment:
     text: str
     #: the places in `text` that match any one character, ascending
     wild: tuple[int, ...] = ()
-    #: `wild` as bits
-    _anywhere: int = field(init=False, repr=False, compare=False)
-    #: character -> the places at which it may stand, as bits; other characters may stand at `wild` only
-    _places: dict[str, int] = field(init=False, repr=False, compare=False)
+    #: `wild` as bits; and by character the places at which it may stand, as bits, where other characters may
+    #: stand at `wild` only. None without `wild`: a pattern may have thousands of such segments.
+    _bits: tuple[int, dict[str, int]] | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
+        if not self.wild:
+            return
         anywhere = sum(1 << hole for hole in self.wild)
         places: dict[str, int] = {}
         for index, character in enumerate(self.text):
             if not anywhere >> index & 1:
                 places[character] = places.get(character, anywhere) | 1 << index
-        object.__setattr__(self, "_anywhere", anywhere)
-        object.__setattr__(self, "_places", places)
+        object.__setattr__(self, "_bits", (anywhere, places))
 
     def matches_at(self, value: str, start: int) -> bool:
         """Does value[start : start + length] match? False also when fewer characters follow `start`."""
@@ -50,11 +50,12 @@ class Segment:
 
     def find(self, value: str, start: int, stop: int) -> int:
         """The start of the leftmost match within value[start:stop]; -1 if there is none."""
-        if not self.wild:
+        if self._bits is None:
             return value.find(self.text, start, stop)
+        anywhere, places = self._bits
         full, state = 1 << len(self.text) - 1, 0
         for index in range(start, stop):
-            state = (state << 1 | 1) & self._places.get(value[index], self._anywhere)
+            state = (state << 1 | 1) & places.get(value[index], anywhere)
             if state & full:
                 return index + 1 - len(self.text)
         return -1
@@ -78,6 +79,8 @@ class Pattern:
         """
         if len(escape) > 1:
             raise SelectorSyntaxError("ESCAPE takes exactly one character", position=position, text=text)
+        if not escape or escape not in pattern:
+            return cls._of([_plain_segment(piece) for piece in pattern.split("%")])
         pieces: list[list[tuple[str, bool]]] = [[]]
         for character, special in _characters(pattern, escape):
             if not character:
@@ -89,7 +92,12 @@ class Pattern:
                 pieces.append([])
             else:
                 pieces[-1].append((character, special))
-        first, *rest = map(_segment, pieces)
+        return cls._of([_segment(piece) for piece in pieces])
+
+    @classmethod
+    def _of(cls, segments: list[Segment]) -> Pattern:
+        """The pattern of what stands between each two `%`."""
+        first, *rest = segments
         return cls((first, *(segment for segment in rest[:-1] if segment.text), *rest[-1:]))
 
     @property
@@ -135,6 +143,13 @@ def _characters(pattern: str, escape: str) -> Iterator[tuple[str, bool]]:
             yield next(rest, ""), False
         else:
             yield character, character in "%_"
+
+
+def _plain_segment(text: str) -> Segment:
+    """The segment of a text in which every `_` matches any character."""
+    return Segment(
+        text, tuple(index for index, each in enumerate(text) if each == "_") if "_" in text else ()
+    )
 
 
 def _segment(piece: list[tuple[str, bool]]) -> Segment:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from tidemark.errors import DecodeError, EncodeError
 from tidemark.message.batches.columns import Bools, Bytes, Ints, Spans
+from tidemark.message.batches.cutting import stretches
 from tidemark.message.batches.spans import copy_spans, joined, windows
 
 Buffer = bytes | bytearray | memoryview
@@ -107,6 +108,11 @@ class EventBatch:
         batch = cls(data, shapes, publishers)
         batch._check_rows()
         return batch
+
+    @property
+    def names_bytes(self) -> int:
+        """The bytes of the dictionary: the topics, schemas and publishers that the rows refer to."""
+        return self._names_bytes
 
     @property
     def held_bytes(self) -> int:
@@ -211,15 +217,7 @@ class EventBatch:
             return [self]
         overhead = len(self.data) - 12 * self.count - len(self.body)
         reach = self.ends.astype(np.int64) + 12 * np.arange(1, self.count + 1)
-        parts: list[EventBatch] = []
-        first = 0
-        while first < self.count:
-            used = int(reach[first - 1]) if first else 0
-            last = int(np.searchsorted(reach, used + bytes_max - overhead, side="right"))
-            last = max(last, first + 1)
-            parts.append(self.slice(first, last))
-            first = last
-        return parts
+        return [self.slice(rows.start, rows.stop) for rows in stretches(reach, bytes_max - overhead)]
 
     def _with_rows(self, ticks: Ints, ends: NDArray[np.integer], body: Bytes) -> EventBatch:
         names = bytes(self.data[_HEADER.size : _HEADER.size + self._names_bytes])
@@ -301,6 +299,14 @@ _PRELUDE_DTYPE = np.dtype(
 _PRELUDE_BYTES = np.dtype((np.void, PRELUDE.size))
 #: byte offsets in a prelude
 _SHAPE_AT, _PUBLISHER_AT, _KEY_BYTES_AT = 0, 2, 6
+
+
+def batch_names_bytes(data: Buffer, at: int) -> int:
+    """The bytes of the dictionary of the batch that begins at data[at]; 0 if no batch does."""
+    if len(data) - at < _HEADER.size:
+        return 0
+    names: int = _HEADER.unpack_from(data, at)[2]
+    return names
 
 
 def sliding(body: Bytes, dtype: str) -> NDArray[Any]:
@@ -429,6 +435,11 @@ class BatchBuilder:
 
     def __len__(self) -> int:
         return len(self._ends)
+
+    @property
+    def shapes(self) -> int:
+        """The number of different shapes so far."""
+        return len(self._shapes)
 
     def add(
         self,

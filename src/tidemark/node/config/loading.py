@@ -33,6 +33,7 @@ PREFIX = "TIDEMARK_"
 #: settings that are paths: a relative one in a file starts at the directory of that file
 PATHS = (
     "archive.path",
+    "archive.storage_options",
     "broker.topology",
     "security.access",
     "security.audit",
@@ -99,7 +100,7 @@ def load(
     document = {} if path is None else read(path)
     topology = take_topology(document, str(path))
     for key, value in _flattened(document, str(path)):
-        is_path = key in PATHS and isinstance(value, str) and value != ""
+        is_path = key in PATHS and isinstance(value, str) and value != "" and "://" not in value
         gathered.set(key, str(_beside(value, str(path))) if is_path else value, str(path))
     for key, variable, text in _variables(environment or {}):
         gathered.set(key, text, variable)

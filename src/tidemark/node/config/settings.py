@@ -139,7 +139,7 @@ class LimitsSection:
     )
     in_flight: Size = _size(
         "4MiB",
-        "Publishers may have this much on the way to the disk together; one over its share is not read.",
+        "One publisher may have this much on the way to the disk; several have a quarter together.",
     )
     window: Size = _size("64MiB", "How much recent knowledge of each pubend is kept in memory.")
     topic_schemas: Size = _size(
@@ -292,7 +292,14 @@ class CacheSection:
 class ArchiveSection:
     """The archive that `tidemark up` writes beside the broker."""
 
-    path: str = setting("", 'Its directory; "" is the directory `archive` in the data directory.')
+    path: str = setting(
+        "",
+        'Its directory, or a folder like s3://bucket/archive; "" is the directory `archive` in the data '
+        "directory.",
+    )
+    storage_options: str = setting(
+        "", "A TOML file, which only its owner may read, with credentials and the endpoint of its store."
+    )
     engine: str = setting(
         "auto",
         "What writes it. spark: a Structured Streaming query. light: a plain process, which needs no Java "
@@ -404,9 +411,9 @@ class Config:
         section, name = key.split(".")
         return getattr(getattr(self, section), name)
 
-    def archive_path(self) -> Path:
-        """Returns the directory in which `tidemark up` keeps the archive."""
-        return Path(self.archive.path) if self.archive.path else Path(self.storage.data_dir) / ARCHIVE
+    def archive_path(self) -> str:
+        """Returns the directory, or the URL of the folder, in which `tidemark up` keeps the archive."""
+        return self.archive.path or str(Path(self.storage.data_dir) / ARCHIVE)
 
     def http_address(self) -> HostPort | None:
         """Returns where to serve health and metrics; None if they are not served. Raises ConfigError."""

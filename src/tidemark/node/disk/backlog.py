@@ -106,6 +106,10 @@ class Backlog:
 BATCH_WEIGHT = 16 << 10
 #: Each publisher may have this much under way, however many there are.
 SHARE_MIN = 64 << 10
+#: While several publish, all of them together may have one part in so many of what one alone may have: each
+#: waits for the bytes of the others. One that has had nothing under way for so many syncs does not count.
+CROWD_PART = 4
+RECENT_SYNCS = 256
 
 
 class InFlight:
@@ -117,12 +121,18 @@ class InFlight:
         #: client -> what it has under way in all, and (bytes in the logs up to its end, weight) of each part
         self._weights: dict[int, int] = {}
         self._parts: dict[int, deque[tuple[int, int]]] = {}
+        #: how often something became durable; and client -> how often until its last part came, the one that
+        #: has been silent for longest first
+        self._syncs = 0
+        self._recent: dict[int, int] = {}
 
     def add(self, client: int, batches: int, before: int, logged: int) -> None:
         """`client` has sent batches that took the logs from `before` bytes to `logged`."""
         weight = logged - before + BATCH_WEIGHT * batches
         self._parts.setdefault(client, deque()).append((logged, weight))
         self._weights[client] = self._weights.get(client, 0) + weight
+        self._recent.pop(client, None)
+        self._recent[client] = self._syncs
 
     def done(self, durable: int) -> None:
         """The logs are durable up to `durable` bytes."""
@@ -130,10 +140,15 @@ class InFlight:
             while parts and parts[0][0] <= durable:
                 self._weights[client] -= parts.popleft()[1]
             if not parts:
-                self.forget(client)
+                self._parts.pop(client)
+                self._weights.pop(client)
+        self._syncs += 1
+        while self._recent and next(iter(self._recent.values())) < self._syncs - RECENT_SYNCS:
+            self._recent.pop(next(iter(self._recent)))
 
     def forget(self, client: int) -> None:
-        """`client` has nothing under way, or is gone."""
+        """`client` is gone."""
+        self._recent.pop(client, None)
         self._parts.pop(client, None)
         self._weights.pop(client, None)
 
@@ -150,4 +165,7 @@ class InFlight:
         return self._weights.get(client, 0) <= self._share() // 2
 
     def _share(self) -> int:
-        return max(SHARE_MIN, self._bytes_max // max(1, len(self._weights)))
+        publishers = len(self._recent)
+        if publishers <= 1:
+            return self._bytes_max
+        return max(SHARE_MIN, self._bytes_max // CROWD_PART // publishers)

@@ -50,7 +50,7 @@ RESTORING_FILE = "restoring"
 SNAPSHOT = "snapshot"
 VERSION = 1
 PARTS = ("log", "pfs", "tables", "witness", "cache")
-#: How the second line of a saved file begins; the line has the checksum of all others.
+#: How the second line of a saved file begins, the first of `restored`; it has the checksum of all others.
 _CHECK = "# check "
 #: What a directory may hold before its first use: the lock, a version file that a crash left unfinished, and
 #: what file systems put into a fresh volume.
@@ -131,17 +131,17 @@ class DataDirectory:
     def restoration(self) -> Restoration | None:
         """Returns the backup that the directory was put back from, if this is the first start since then.
 
-        Raises DamagedError if the file about it cannot be read.
+        Raises DamagedError if the file about it was altered.
         """
         path = self.path / RESTORED_FILE
         if not path.exists():
             return None
-        try:
-            found = json.loads(path.read_bytes())
-            return Restoration(**{each.name: int(found[each.name]) for each in fields(Restoration)})
-        except (ValueError, KeyError, TypeError) as error:
-            reason = "cannot be read; restore the backup again into an empty directory"
-            raise DamagedError(reason, path=str(path), offset=0) from error
+        check, _, text = path.read_bytes().decode(errors="replace").partition("\n")
+        if check != _check_line(RESTORED_FILE, text):
+            reason = "was altered; restore the backup again into an empty directory"
+            raise DamagedError(reason, path=str(path), offset=0)
+        found = json.loads(text)
+        return Restoration(**{each.name: int(found[each.name]) for each in fields(Restoration)})
 
     def has_started(self) -> None:
         """The first start since the directory was put back has succeeded. Raises StorageError."""
@@ -210,7 +210,8 @@ class RestoredDirectory:
         """Everything is there and on the platter: make it a data directory. Raises StorageError."""
         if (self.path / ACCESS_FILE).exists():
             (self.path / ACCESS_FILE).chmod(0o600)
-        replace_file(self._disk, RESTORED_FILE, [json.dumps(asdict(restoration)).encode()])
+        text = json.dumps(asdict(restoration))
+        replace_file(self._disk, RESTORED_FILE, [f"{_check_line(RESTORED_FILE, text)}\n{text}".encode()])
         replace_file(self._disk, VERSION_FILE, [_line().encode() + b"\n"], draft=VERSION_FILE_NEW)
         self._disk.remove(RESTORING_FILE)
         self._disk.sync_directory()
@@ -228,6 +229,7 @@ class RestoredDirectory:
 
 
 def _check_line(number: str, text: str) -> str:
+    """The line with the checksum of a text, and of the number of its version or what else belongs to it."""
     return f"{_CHECK}{crc32(f'{number} {text}'.encode()):08x}"
 
 

@@ -62,7 +62,7 @@ def archive_of_all(file: Path, names: Sequence[str], path: Path) -> SupervisedPr
     """
     configs = [load(file, broker=name, environment=os.environ) for name in names]
     chosen = configs[0].archive.path
-    return _of_topology(configs[0].topology, Path(chosen) if chosen else path, configs[0])
+    return _of_topology(configs[0].topology, chosen or str(path), configs[0])
 
 
 def settings_for_all(file: Path, names: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
@@ -74,13 +74,13 @@ def settings_for_all(file: Path, names: Sequence[str]) -> Mapping[str, Mapping[s
     return found
 
 
-def _of_topology(topology: Topology, path: Path, config: Config) -> SupervisedProcess | None:
+def _of_topology(topology: Topology, path: str, config: Config) -> SupervisedProcess | None:
     brokers = topology.brokers.values()
     has_pubends = any(each.pubends for each in brokers)
     return _archive_process([each.listen for each in brokers], path, config) if has_pubends else None
 
 
-def _archive_process(hosts: Sequence[HostPort], path: Path, config: Config) -> SupervisedProcess:
+def _archive_process(hosts: Sequence[HostPort], path: str, config: Config) -> SupervisedProcess:
     scheme = "tidemark+tls" if config.security.certificate else "tidemark"
     urls = [f"{scheme}://{HostPort(_HERE.get(each.host, each.host), each.port)}" for each in hosts]
     section = config.archive
@@ -88,8 +88,9 @@ def _archive_process(hosts: Sequence[HostPort], path: Path, config: Config) -> S
     command = [
         *(sys.executable, "-m", "tidemark", "pipeline", "archive", "--attached"),
         *("--log", config.log.level, "--log-format", config.log.format),
-        *("--path", str(path), "--interval", show_duration(section.interval)),
+        *("--path", path, "--interval", show_duration(section.interval)),
         *("--engine", section.engine, "--master", section.master),
+        *(("--storage-options", section.storage_options) if section.storage_options else ()),
         *retain,
         *(argument for url in urls for argument in ("--broker", url)),
     ]

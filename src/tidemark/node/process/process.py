@@ -9,7 +9,6 @@ second signal ends the process at once, which loses as much as a crash does: not
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import resource
 import signal
@@ -25,6 +24,7 @@ from tidemark.node.config.settings import Config
 from tidemark.node.local_link import LocalBrokers
 from tidemark.node.logs import Log, configure
 from tidemark.node.node import Node
+from tidemark.node.process.collecting import Collecting
 from tidemark.node.process.supervised_process import LOOK_SECONDS, SupervisedGroup
 
 DONE = 0
@@ -39,10 +39,6 @@ DAMAGED = 6
 #: How long a thread may hold the interpreter lock. The disk threads have little to do and publishers wait for
 #: them, so they must get the lock soon.
 SWITCH_SECONDS = 0.0005
-#: How many new objects set off a garbage collection, and how many collections of one generation set off one
-#: of the next. Nearly all objects are freed by their reference counts, and everything waits during a
-#: collection.
-COLLECT_OBJECTS, COLLECT_YOUNG, COLLECT_OLD = 5_000, 20, 50
 log = Log("process")
 
 
@@ -92,11 +88,12 @@ async def _run(configs: Sequence[Config], ready: Ready | None, beside: MakeBesid
         if ready is not None:
             ready(node)
         running.append(asyncio.create_task(_live(node, told, None if beside is None else beside(node))))
-    # What exists now lives as long as the process: searching it for garbage would take 12 ms each time.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(COLLECT_OBJECTS, COLLECT_YOUNG, COLLECT_OLD)
-    return max(await asyncio.gather(*running))
+    collecting = Collecting(loop)
+    collecting.begin()
+    try:
+        return max(await asyncio.gather(*running))
+    finally:
+        collecting.end()
 
 
 def _reload(nodes: Sequence[Node]) -> None:

@@ -13,7 +13,7 @@ from tidemark.message.batches.batch import Buffer
 from tidemark.node.clock import Clock
 from tidemark.node.turns.turns import SLICE_FRAMES_MAX, Account, Turns
 from tidemark.wire.decoder import FrameDecoder
-from tidemark.wire.frames import Frame
+from tidemark.wire.frames import Frame, Topic
 from tidemark.wire.liveness.liveness import Liveness
 
 #: Frames that are looked at for one slice, to find out whether they need steps.
@@ -94,6 +94,8 @@ class TurnTaking(asyncio.BufferedProtocol):
                 self._steps = steps
                 if not self._prepare(until):
                     return 0
+            if type(frame) is Topic:
+                return at + 1  # what follows may need steps because of it
         return min(len(self._unheard), READY_FRAMES)
 
     def _prepare(self, until: float) -> bool:

@@ -184,6 +184,7 @@ def check_world(world: World) -> None:
     _everyone_is_at_one_broker(world)
     _memory_is_bounded(world)
     _answers_were_needed(world)
+    _honest_brokers_are_believed(world)
 
 
 def _everyone_is_at_one_broker(world: World) -> None:
@@ -254,6 +255,13 @@ def _memory_is_bounded(world: World) -> None:
         for name, size in machine.window_bytes():
             if size > world.plan.window_bytes_max + world.largest_batch:
                 raise ViolationError(f"{machine.name} holds {size} bytes of {name}")
+
+
+def _honest_brokers_are_believed(world: World) -> None:
+    """Nothing that brokers said was out of its place, unless they went by different layouts for a while."""
+    misplaced = world.coverage()["frames_misplaced"]
+    if misplaced and not world.topology_changes:
+        raise ViolationError(f"{misplaced} reports of honest brokers counted for nothing")
 
 
 def _answers_were_needed(world: World) -> None:

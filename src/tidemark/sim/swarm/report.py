@@ -41,7 +41,7 @@ FAULTS = {
 
 #: profile -> what happens there only
 ONLY = {
-    "hostile": ("fault_hostile", "frames_refused"),
+    "hostile": ("fault_hostile", "frames_refused", "neighbours_refused"),
     "access": ("fault_access", "fault_struck_off", "fault_denied", "denied", "access_renewed"),
 }
 

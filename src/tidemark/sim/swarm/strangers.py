@@ -1,8 +1,8 @@
 """HostileStrangers: clients and neighbours that say to a broker what no client or neighbour should say.
 
-What they say must be refused or do no harm: a broker has no means yet to tell a neighbour that lies about its
-pubend from one that does not (docs/faults.md). Frames reach the broker as values, so that what the decoder
-refuses is not tried here; the fuzzer does that (`lab.fuzz`).
+What they say must be refused or do no harm: a neighbour is believed in its place only
+(`broker.overlay.trust`), and lies about that place are not told here. Frames reach the broker as values, so
+that what the decoder refuses is not tried here; the fuzzer does that (`lab.fuzz`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 
 from tidemark.sim.world.world import World
-from tidemark.ticks import TICK_FIRST, TICK_LAST, TICK_MIN, CheckpointToken
+from tidemark.ticks import TICK_FIRST, TICK_LAST, TICK_MAX, TICK_MIN, CheckpointToken
 from tidemark.wire.frames import (
     Ack,
     Ask,
@@ -21,13 +21,27 @@ from tidemark.wire.frames import (
     Describe,
     Fetch,
     Fetched,
+    Heard,
+    Hello,
+    Interest,
+    Knowledge,
     PeerFrame,
     Recalled,
+    Release,
+    ReleaseRow,
     Subscribe,
     Topic,
+    Unfollow,
     Unsubscribe,
 )
-from tidemark.wire.limits import CREDIT_BYTES_MAX, EPOCH_MAX, STAMP_MAX
+from tidemark.wire.limits import (
+    CREDIT_BYTES_MAX,
+    EPOCH_MAX,
+    INCARNATION_MAX,
+    SEQUENCE_MAX,
+    STAMP_MAX,
+    VERSION_MAX,
+)
 
 #: The connection of a hostile client lasts this many microseconds.
 STAYS_US = 20_000
@@ -69,7 +83,7 @@ class HostileStrangers:
         if self._world.last_fetch is not None and chance.random() < 0.5:
             self._answer_wrongly(chance)
         elif chance.random() < 0.3:
-            self._claim(chance)
+            self._leap(chance)
         else:
             self._speak(chance.choice(up), chance)
 
@@ -88,12 +102,25 @@ class HostileStrangers:
         wrong = chance.choice(({"pubend": "nowhere"}, {"base": frame.base - 1}, {"upto": frame.upto + 1}))
         self._hear(asker, asked, replace(right, **wrong))
 
-    def _claim(self, chance: Random) -> None:
-        """Claim a subscription that does not exist, under the last epoch that there is."""
+    def _leap(self, chance: Random) -> None:
+        """Say as a neighbour a number to which no honest broker comes; the link must be refused."""
         links = self._world.layout.all_links()
-        if links:
-            a, b = chance.choice(links)
-            self._hear(a, b, Claim(NAME, EPOCH_MAX - chance.randrange(2), b, chance.random() < 0.5))
+        if not links:
+            return
+        a, b = chance.choice(links)
+        pubend = chance.choice(sorted(self._world.layout.pubends))
+        host = chance.choice(self._world.layout.brokers)
+        row = ReleaseRow(host, SEQUENCE_MAX - chance.randrange(2), TICK_MAX, TICK_MAX)
+        frames: tuple[PeerFrame, ...] = (
+            Claim(NAME, EPOCH_MAX - chance.randrange(2), b, chance.random() < 0.5),
+            Release(pubend, (row,)),
+            Interest(pubend, VERSION_MAX, None),
+            Unfollow(pubend, VERSION_MAX),
+            Heard(pubend, a, SEQUENCE_MAX),
+            Knowledge(pubend, TICK_MIN, TICK_LAST, TICK_LAST, True, VERSION_MAX),
+            Hello(b, INCARNATION_MAX),
+        )
+        self._hear(a, b, chance.choice(frames))
 
     def _hear(self, broker: str, peer: str, frame: PeerFrame) -> None:
         if self._world.is_up(broker):

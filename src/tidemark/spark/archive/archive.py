@@ -19,7 +19,8 @@ is covered, which also serves a broker that restarted. The commits repeat the st
 is damaged, the state is rebuilt from them. The checkpoint of the query is Spark's own memory of where it was;
 if it is lost or older than the state, nothing is lost or doubled.
 
-One process writes an archive: the directory is locked.
+One process writes an archive. A directory is locked; in an object store the process has a lease, and one that
+has lost its lease cannot replace the state or commit to a table any more (`spark.stores.hold`).
 """
 
 from __future__ import annotations
@@ -29,12 +30,11 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from pathlib import Path
 from threading import RLock
 from types import TracebackType
 from typing import Any
 
-from tidemark.errors import DamagedError, DirectoryLockedError, NotConnectedError
+from tidemark.errors import DamagedError, NotConnectedError
 from tidemark.spark.archive.compaction import ArchiveRetention, Maintenance
 from tidemark.spark.archive.layout import ArchiveLayout, fields_of
 from tidemark.spark.archive.part import PartResult, divided_backlog, merged_results, run_part, run_part_alone
@@ -44,6 +44,7 @@ from tidemark.spark.archive.state import (
     FOLDER,
     ArchiveState,
     Round,
+    fence_files,
     has_state,
     load_state,
     load_topics,
@@ -63,8 +64,9 @@ from tidemark.spark.archive.table import (
 from tidemark.spark.broker_answers import HostedPubend
 from tidemark.spark.connections import ArchiveBrokers, urls_of
 from tidemark.spark.engine.tasks import SessionLender, run_tasks
-from tidemark.spark.round_log import RoundNote, note_round
-from tidemark.storage.disk.real_disk import RealDisk
+from tidemark.spark.locations import Place, folder_at
+from tidemark.spark.round_log import Diary, RoundNote
+from tidemark.spark.stores.hold import hold
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.wire.answers import TopicStatus
 
@@ -74,7 +76,6 @@ SMALL_ROUND_BYTES_MAX = 64 << 20
 BACKLOG_BYTES_MIN = 512 << 20
 LARGE_ROUND_BYTES_MAX = 2 << 30
 PART_BYTES = 64 << 20
-_LOCK_TRIES = 3
 
 _log = logging.getLogger("tidemark.archive")
 
@@ -85,7 +86,7 @@ class Archive:
     def __init__(
         self,
         broker: str | Sequence[str],
-        path: str | Path,
+        path: Place,
         *,
         sessions: SessionLender | None = None,
         retain: ArchiveRetention | None = None,
@@ -95,15 +96,17 @@ class Archive:
 
         Without `retain` all history is kept.
         """
-        self.path = Path(path)
+        self.path = folder_at(path)
         self._brokers = ArchiveBrokers(urls_of(broker))
         self._sessions = sessions
-        self._disk = RealDisk(self.path / FOLDER)
         #: held by whoever commits to the tables or replaces the state: batches and maintenance, each in a
         #: thread of its own
         self.commits: AbstractContextManager[Any] = RLock()
-        self._lock()
+        self._hold = hold(self.path / FOLDER)
         try:
+            if self._hold.number:
+                fence_files(self.path, self._hold.number)
+            self._diary = Diary(self.path)
             self._topics = load_topics(self.path)
             self._tables, self.state = self._opened()
             #: the last batch that was begun; it may be ahead of the state, if a round was interrupted
@@ -111,7 +114,7 @@ class Archive:
             self._remove_strays()
             self.maintenance = Maintenance(self, retain or ArchiveRetention(), sessions=merging)
         except BaseException:
-            self._disk.unlock()
+            self._hold.release()
             raise
 
     def __enter__(self) -> Archive:
@@ -125,7 +128,7 @@ class Archive:
     def close(self) -> None:
         """Disconnect, and let another process write the archive."""
         self.disconnect()
-        self._disk.unlock()
+        self._hold.release()
 
     def disconnect(self) -> None:
         """Close the connections to brokers; the next round makes new ones."""
@@ -178,7 +181,8 @@ class Archive:
 
     def save(self, state: ArchiveState) -> None:
         """Replace the state; the new one is on the platter when this returns."""
-        save_state(self.path, state)
+        self._hold.check()
+        save_state(self.path, state, self._hold.number)
         self.state = state
 
     # A batch.
@@ -186,6 +190,7 @@ class Archive:
     def _take(
         self, pubends: Sequence[HostedPubend], read: Callable[[RoundPart], PartResult], began: float
     ) -> Round | None:
+        self._hold.check()
         # Topics are asked for after the positions: a publisher declares a schema before it publishes with it.
         self._learn(self._brokers.topics())
         self._batch += 1
@@ -204,14 +209,14 @@ class Archive:
             versions = {root: table.version for root, table in self._tables.items()}
             ended = replace(ended, at=time.time(), seconds=time.monotonic() - began)
             self.save(state.after(self._batch, covered, versions, ended))
-        note_round(self.path, _note(ended, done, pubends))
+        self._diary.note(_note(ended, done, pubends))
         return ended
 
     def _learn(self, described: Sequence[TopicStatus]) -> None:
         """Save new schemas and give the tables columns for their fields, before any event needs them."""
         topics = self._topics.merged(described)
         if topics is not self._topics:
-            save_topics(self.path, topics)
+            save_topics(self.path, topics, self._hold.number)
             self._topics = topics
         for root in sorted({root_of(name) for name in topics.names}):
             table = self._tables.get(root)
@@ -223,7 +228,7 @@ class Archive:
             layout = before.timed().extended(field for each in versions for field in fields_of(each).items())
             if table is None or layout is not before:
                 with self.commits:
-                    self._tables[root] = ArchiveTable.to_write(self.path, root, layout)
+                    self._tables[root] = ArchiveTable.to_write(self.path, root, layout, self._hold.number)
 
     def _read(self, tasks: Sequence[FetchTask], lost: Sequence[FetchTask], part: RoundPart) -> PartResult:
         """What a round in this process reads; a large backlog is a Spark job, if a session is lent."""
@@ -253,7 +258,7 @@ class Archive:
             for root, table in self._tables.items()
         }
         layouts = {root: table.layout.to_bytes() for root, table in self._tables.items()}
-        return RoundPart(str(self.path.absolute()), batch, 0, (), self._topics.described, layouts, reached)
+        return RoundPart(self.path, batch, 0, (), self._topics.described, layouts, reached)
 
     def _commit(self, done: PartResult, covered: CheckpointToken, after: ArchiveState) -> None:
         roots = list(dict.fromkeys(each.root for each in done.files))
@@ -275,17 +280,6 @@ class Archive:
         for url, token in behind.items():
             self._brokers.client(url).ask("archived", token=CheckpointToken(token).text())
 
-    def _lock(self) -> None:
-        for tries_left in reversed(range(_LOCK_TRIES)):
-            try:
-                return self._disk.lock()
-            except DirectoryLockedError as error:
-                if not tries_left:
-                    reason = f"process {error.holder or 'unknown'} archives into it already: stop that first"
-                    raise DirectoryLockedError(reason, path=str(self.path), holder=error.holder) from None
-            # A process that asks for the archive's status holds the lock for a moment.
-            time.sleep(0.05)
-
     def _opened(self) -> tuple[dict[str, ArchiveTable], ArchiveState]:
         """The tables, mended after a crash, and the state, which is rebuilt from the tables if it is lost."""
         reason, synced = "is gone", ArchiveState()
@@ -296,7 +290,8 @@ class Archive:
         tables = {}
         for root in roots_in(self.path):
             mend(folder_of(self.path, root), synced.versions.get(root, -1))
-            tables[root] = ArchiveTable(self.path, root)
+            tables[root] = ArchiveTable(self.path, root, self._hold.number)
+            tables[root].fence()
         files = [each for table in tables.values() for each in table.files()]
         if has_state(self.path) and reason == "is gone":
             if not is_stale(synced, files):
@@ -304,10 +299,11 @@ class Archive:
             reason = "is older than the tables"
         if not files and reason == "is gone":
             return tables, synced
+        self._hold.check()
         _log.warning("%s: the state %s; it is made again from the tables", self.path, reason)
         state = recovered(self.path)
         set_aside(self.path)
-        save_state(self.path, state)
+        save_state(self.path, state, self._hold.number)
         return tables, state
 
     def _files(self) -> list[DataFile]:

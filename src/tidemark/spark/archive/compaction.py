@@ -19,12 +19,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tidemark.spark.archive.layout import ArchiveLayout, laid_out
 from tidemark.spark.archive.part import PartResult
@@ -34,14 +32,13 @@ from tidemark.spark.archive.state import ArchiveState
 from tidemark.spark.archive.table import (
     ArchiveTable,
     DataFile,
-    disk_errors,
     file_name,
     folder_of,
-    remove_old,
+    unused_files,
 )
 from tidemark.spark.archive.writer import FileWriter
 from tidemark.spark.engine.tasks import SessionLender, run_tasks
-from tidemark.storage.disk.atomic_file import sync_path
+from tidemark.spark.stores.folder import Folder, StoredFile
 
 #: SMALL_FILES_MIN neighbours that are smaller than one of the tiers are merged into one file of at most
 #: `merged_bytes_max`; fewer neighbours, if they have half of that together.
@@ -82,7 +79,7 @@ ON_SPARK = MergeSizes((64 << 10, 1 << 20, 8 << 20, 64 << 20), 256 << 20)
 class MaintainedArchive(Protocol):
     """What maintenance needs of an archive; `archive.Archive` is one."""
 
-    path: Path
+    path: Folder
     state: ArchiveState
     #: held by whoever commits to a table or replaces the state
     commits: AbstractContextManager[Any]
@@ -113,6 +110,8 @@ class Maintenance:
         self._looked = self._swept = self._checked_at = float("-inf")
         #: names of files that were read after they were written, and found to be well
         self._checked: set[str] = set()
+        #: root and name of a file that no commit has -> when that was first seen, by `clock`
+        self._unused: dict[tuple[str, str], float] = {}
 
     def run(self, *, is_changed: bool) -> None:
         """Remove old history, merge files once in each table, and remove unused files, as far as it is time.
@@ -133,7 +132,19 @@ class Maintenance:
             self._swept = now
             with self._archive.commits:
                 for table in self._archive.tables:
-                    remove_old(table.folder, table.files(), time.time() - GRACE_SECONDS)
+                    self._remove_unused(table)
+
+    def _remove_unused(self, table: ArchiveTable) -> None:
+        """Remove files that no commit has had for GRACE_SECONDS, as far as this process knows."""
+        now = self._clock()
+        unused = {(table.root, name) for name in unused_files(table.folder, table.files())}
+        self._unused = {
+            each: since for each, since in self._unused.items() if each[0] != table.root or each in unused
+        }
+        for each in unused:
+            if now - self._unused.setdefault(each, now) >= GRACE_SECONDS:
+                table.folder.remove(each[1])
+                del self._unused[each]
 
     def _remove_history(self) -> None:
         with self._archive.commits:
@@ -243,7 +254,7 @@ def _runs(files: Sequence[DataFile], limit: int, most: int) -> Iterator[list[Dat
 class Merge:
     """Neighbouring files of a table that become one; Spark carries it to wherever the task runs."""
 
-    path: str
+    path: Folder
     root: str
     #: the columns of the table, as an Arrow schema in bytes
     layout: bytes
@@ -253,12 +264,12 @@ class Merge:
     name: str
 
     @classmethod
-    def of(cls, path: Path, table: ArchiveTable, files: Sequence[DataFile]) -> Merge:
+    def of(cls, path: Folder, table: ArchiveTable, files: Sequence[DataFile]) -> Merge:
         """The merge of these neighbours."""
         first, last = files[0].batches[0], files[-1].batches[1]
         part, number = (int(text) for text in files[0].name.split("-")[2:4])
         return cls(
-            str(path.absolute()),
+            path,
             table.root,
             table.layout.to_bytes(),
             tuple(each.name for each in files),
@@ -270,31 +281,35 @@ class Merge:
 def merge(task: Merge) -> PartResult:
     """Merge files into one, sorted by pubend and tick; it is on the platter, and in no commit yet."""
     layout = ArchiveLayout.from_bytes(task.layout)
-    folder = folder_of(Path(task.path), task.root)
-    files = [folder / name for name in task.names]
-    writer = FileWriter(Path(task.path), task.root, task.name, layout.schema)
+    folder = folder_of(task.path, task.root)
+    files = [folder.file(name) for name in task.names]
+    writer = FileWriter(task.path, task.root, task.name, layout.schema)
     rows = _sorted_rows if task.bytes <= IN_MEMORY_BYTES_MAX else _streamed_rows
     try:
-        with disk_errors(folder):
+        with folder.errors():
             for some in rows(files, layout):
                 writer.add(some)
         made = writer.close()
-        sync_path(folder)
+        folder.sync()
     except BaseException:
         writer.discard()
         raise
     return PartResult(files=[made], events=made.rows, bytes=made.bytes)
 
 
-def _sorted_rows(files: Sequence[Path], layout: ArchiveLayout) -> Iterator[pa.Table]:
-    rows = pa.concat_tables([_laid_out(pq.read_table(each, partitioning=None), layout) for each in files])
+def _sorted_rows(files: Sequence[StoredFile], layout: ArchiveLayout) -> Iterator[pa.Table]:
+    found = []
+    for each in files:
+        with each.parquet() as parquet:
+            found.append(_laid_out(parquet.read(), layout))
+    rows = pa.concat_tables(found)
     yield rows.sort_by([("_pubend", "ascending"), ("_tick", "ascending")])
 
 
-def _streamed_rows(files: Sequence[Path], layout: ArchiveLayout) -> Iterator[pa.Table]:
+def _streamed_rows(files: Sequence[StoredFile], layout: ArchiveLayout) -> Iterator[pa.Table]:
     """The rows of neighbours pubend by pubend: of one pubend, the order of the files is that of the ticks."""
     with ExitStack() as stack:
-        opened = [stack.enter_context(pq.ParquetFile(each)) for each in files]
+        opened = [stack.enter_context(each.parquet()) for each in files]
         pubends: set[str] = set()
         for each in opened:
             for group in each.iter_batches(columns=["_pubend"]):

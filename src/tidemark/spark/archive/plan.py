@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tidemark.spark.broker_answers import HostedPubend
+from tidemark.spark.stores.folder import Folder
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.wire.answers import TopicStatus
 
@@ -37,7 +38,7 @@ class RoundPart:
     """
 
     #: of the archive
-    path: str
+    path: Folder
     batch: int
     number: int
     tasks: tuple[FetchTask, ...]

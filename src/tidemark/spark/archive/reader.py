@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from tidemark.errors import StorageError
 from tidemark.matching.topics import ONE, REST, TopicPattern
@@ -20,6 +19,8 @@ from tidemark.spark.archive.layout import ArchiveLayout
 from tidemark.spark.archive.scan import WantedRange, merged, scan
 from tidemark.spark.archive.state import ArchiveState, ArchiveTopics, load_state, load_topics
 from tidemark.spark.archive.table import ArchiveTable, DataFile, folder_of, roots_in
+from tidemark.spark.locations import Place, folder_at
+from tidemark.spark.stores.folder import Folder, StoredFile
 from tidemark.ticks import TICK_MIN, CheckpointToken, union, within
 from tidemark.ticks.tick import Range
 
@@ -31,7 +32,7 @@ _TRIES_MAX = 20
 class Snapshot:
     """An archive at the end of one round."""
 
-    path: Path
+    path: Folder
     state: ArchiveState
     topics: ArchiveTopics
     layouts: Mapping[str, ArchiveLayout]
@@ -43,14 +44,14 @@ class Snapshot:
         first = pattern.levels[0] if pattern.levels else ONE
         return [root for root in self.files if first in (ONE, root)]
 
-    def location(self, file: DataFile) -> Path:
-        """The path of a file."""
-        return folder_of(self.path, file.root) / file.name
+    def location(self, file: DataFile) -> StoredFile:
+        """Where a file is."""
+        return folder_of(self.path, file.root).file(file.name)
 
 
-def snapshot(path: str | Path) -> Snapshot:
+def snapshot(path: Place) -> Snapshot:
     """The archive as it is now; an empty snapshot if there is none yet. Raises StorageError."""
-    folder = Path(path)
+    folder = folder_at(path)
     for _ in range(_TRIES_MAX):
         state = load_state(folder)
         found = {root: ArchiveTable(folder, root) for root in roots_in(folder)}
@@ -65,17 +66,17 @@ def snapshot(path: str | Path) -> Snapshot:
         }
         layouts = {root: table.layout for root, table in found.items()}
         return Snapshot(folder, state, load_topics(folder), layouts, ended)
-    raise StorageError("changes faster than it can be read: try again", path=str(folder))
+    raise StorageError("changes faster than it can be read: try again", path=folder.text)
 
 
-def covered(path: str | Path) -> CheckpointToken:
+def covered(path: Place) -> CheckpointToken:
     """pubend -> the tick up to which the archive at `path` covers it."""
-    return load_state(Path(path)).covered
+    return load_state(path).covered
 
 
-def gaps(path: str | Path, pubend: str, base: int, upto: int) -> list[Range]:
+def gaps(path: Place, pubend: str, base: int, upto: int) -> list[Range]:
     """The ranges of `(base, upto]` that the archive lacks: lost before, removed since, or still to come."""
-    return gaps_in(load_state(Path(path)), pubend, base, upto)
+    return gaps_in(load_state(path), pubend, base, upto)
 
 
 def gaps_in(state: ArchiveState, pubend: str, base: int, upto: int) -> list[Range]:
@@ -84,9 +85,7 @@ def gaps_in(state: ArchiveState, pubend: str, base: int, upto: int) -> list[Rang
     return union(within(absent, base, upto))
 
 
-def read(
-    path: str | Path, pubend: str, base: int, upto: int, topic_pattern: str = ">"
-) -> Iterator[EventBatch]:
+def read(path: Place, pubend: str, base: int, upto: int, topic_pattern: str = ">") -> Iterator[EventBatch]:
     """The events of `(base, upto]` that the archive has, in the order of their ticks, as they were published.
 
     `gaps` returns what of the range the archive lacks.

@@ -12,11 +12,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from tidemark.spark.archive.state import ArchiveState
-from tidemark.spark.archive.table import DataFile, log_of, roots_in
+from tidemark.spark.archive.table import DataFile, entries_of, log_of, roots_in
+from tidemark.spark.locations import Place
+from tidemark.spark.stores.folder import Folder
 
 #: Keys of what commits say about themselves.
 _BATCH, _ROOTS, _BEFORE, _AFTER, _RELEASED = (
@@ -49,7 +50,7 @@ def about_release(released: int) -> dict[str, str]:
     return {_RELEASED: str(released)}
 
 
-def recovered(path: Path) -> ArchiveState:
+def recovered(path: Place) -> ArchiveState:
     """The state at the end of the newest round that has ended; an empty state if there is none."""
     newest_of: dict[str, _RoundCommit] = {}
     released: list[int] = []
@@ -74,11 +75,11 @@ def is_stale(state: ArchiveState, files: Sequence[DataFile]) -> bool:
     return any(each.batches[1] > state.batch + 1 for each in files)
 
 
-def _commits(log: Path) -> Iterator[Mapping[str, Any]]:
+def _commits(log: Folder) -> Iterator[Mapping[str, Any]]:
     """What the commits in a table's log say about themselves, newest first; torn entries are skipped."""
-    for entry in sorted(log.glob("*.json"), reverse=True):
+    for name in reversed(entries_of(log)):
         try:
-            lines = [json.loads(line) for line in entry.read_text().splitlines()]
+            lines = [json.loads(line) for line in (log.read(name) or b"").splitlines()]
             yield next(line["commitInfo"] for line in lines if "commitInfo" in line)
         except (ValueError, StopIteration, TypeError):
             continue

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,11 @@ import pyarrow.parquet as pq
 
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch, concatenate
-from tidemark.message.batches.columns import Ints
+from tidemark.message.batches.cutting import stretches
 from tidemark.spark.archive.layout import ArchiveLayout, laid_out
 from tidemark.spark.archive.rows import Schemas, to_events
-from tidemark.spark.archive.table import disk_errors, is_own_name
+from tidemark.spark.archive.table import is_own_name
+from tidemark.spark.stores.folder import StoredFile
 
 #: Of one batch that is handed out: a batch has to fit into a frame.
 EVENTS_BYTES_MAX = 4 << 20
@@ -39,7 +39,7 @@ class WantedRange:
 
 
 def scan(
-    files: Sequence[Path], wanted: WantedRange, schemas: Schemas, layout: ArchiveLayout
+    files: Sequence[StoredFile], wanted: WantedRange, schemas: Schemas, layout: ArchiveLayout
 ) -> Iterator[EventBatch]:
     """The wanted events of these files, in the order of their ticks.
 
@@ -55,19 +55,21 @@ def scan(
 
 
 def _in_turn(
-    files: Sequence[Path], wanted: WantedRange, schemas: Schemas, layout: ArchiveLayout
+    files: Sequence[StoredFile], wanted: WantedRange, schemas: Schemas, layout: ArchiveLayout
 ) -> Iterator[EventBatch]:
     for file in files:
-        with disk_errors(file), pq.ParquetFile(file) as parquet:
+        with file.errors(), file.parquet() as parquet:
             groups = [at for at in range(parquet.num_row_groups) if _may_have(parquet, at, wanted)]
             for group in groups:
                 for table in pieces(_chosen(parquet.read_row_group(group), wanted)):
                     yield from to_events(table, schemas, layout).split(EVENTS_BYTES_MAX)
 
 
-def _sorted(file: Path, wanted: WantedRange, schemas: Schemas, layout: ArchiveLayout) -> Iterator[EventBatch]:
+def _sorted(
+    file: StoredFile, wanted: WantedRange, schemas: Schemas, layout: ArchiveLayout
+) -> Iterator[EventBatch]:
     """The wanted events of a file that another tool has written; they are sorted in memory."""
-    with disk_errors(file), pq.ParquetFile(file) as parquet:
+    with file.errors(), file.parquet() as parquet:
         groups = [at for at in range(parquet.num_row_groups) if _may_have(parquet, at, wanted)]
         found = [_chosen(_as_written_here(parquet.read_row_group(at), layout), wanted) for at in groups]
     if found:
@@ -108,7 +110,8 @@ def _in_order(batches: Sequence[EventBatch]) -> Iterator[EventBatch]:
     row = np.concatenate([np.arange(batch.count) for batch in batches])
     sizes = np.concatenate([batch.ends - batch.starts for batch in batches])
     order = np.argsort(np.concatenate([batch.ticks for batch in batches]), kind="stable")
-    for chosen in _bounded(order, sizes):
+    for some in stretches(np.cumsum(sizes[order]), EVENTS_BYTES_MAX):
+        chosen = order[some]
         parts = [
             batch.take(row[chosen][of_batch[chosen] == at])
             for at, batch in enumerate(batches)
@@ -116,17 +119,6 @@ def _in_order(batches: Sequence[EventBatch]) -> Iterator[EventBatch]:
         ]
         whole = concatenate(parts)
         yield whole.take(np.argsort(whole.ticks, kind="stable"))
-
-
-def _bounded(order: Ints, sizes: Ints) -> Iterator[Ints]:
-    """`order` cut into stretches of at most EVENTS_BYTES_MAX bytes, or of one event."""
-    reach = np.cumsum(sizes[order])
-    first = 0
-    while first < len(order):
-        used = int(reach[first - 1]) if first else 0
-        last = max(first + 1, int(np.searchsorted(reach, used + EVENTS_BYTES_MAX, side="right")))
-        yield order[first:last]
-        first = last
 
 
 def _may_have(parquet: pq.ParquetFile, group: int, wanted: WantedRange) -> bool:

@@ -3,24 +3,22 @@
 Both are small files under `_archive`, each replaced as a whole and synced before anyone is told. `state.json`
 says what is covered and what will never be. `topics.json` has every schema that an archived event was written
 in; it is written before the first of those events, and twice. A damaged or missing state is rebuilt from the
-tables, whose commits repeat it: see `spark.archive.recovery`.
+tables, whose commits repeat it: see `spark.archive.recovery`. Both have the number of the writer that wrote
+them, and no writer replaces what a later one wrote (`spark.stores.hold`).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
-from tidemark.errors import DamagedError, StorageError, UnknownFormatError, WireError
+from tidemark.errors import DamagedError, FencedError, UnknownFormatError, WireError
 from tidemark.message.registry import Registry, TopicSchemas
 from tidemark.message.schema import Schema
 from tidemark.spark.broker_answers import merged_topics
-from tidemark.storage.disk.atomic_file import replace_file
-from tidemark.storage.disk.real_disk import RealDisk
+from tidemark.spark.locations import Place, folder_at
 from tidemark.ticks import TICK_MIN, CheckpointToken, union
 from tidemark.ticks.tick import Range
 from tidemark.wire.answers import TopicStatus
@@ -31,6 +29,10 @@ FOLDER = "_archive"
 ROUNDS_KEPT_MAX = 20
 
 _STATE, _TOPICS, _TOPICS_COPY = "state.json", "topics.json", "topics.copy.json"
+#: Of these files, the number of the process that wrote them.
+_WRITER = "writer"
+#: A file is replaced on the condition that nobody else has replaced it meanwhile; so often it is tried.
+_TRIES_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +120,12 @@ class ArchiveState:
         )
 
 
-def has_state(path: Path) -> bool:
+def has_state(path: Place) -> bool:
     """Does the archive at `path` have a file with its state?"""
-    return (path / FOLDER / _STATE).exists()
+    return (folder_at(path) / FOLDER).read(_STATE) is not None
 
 
-def load_state(path: Path) -> ArchiveState:
+def load_state(path: Place) -> ArchiveState:
     """The state of the archive at `path`; an empty one if there is none yet. Raises DamagedError."""
     found = _load(path, _STATE)
     if found is None:
@@ -134,15 +136,36 @@ def load_state(path: Path) -> ArchiveState:
         raise _damaged(path, _STATE) from error
 
 
-def save_state(path: Path, state: ArchiveState) -> None:
-    """Replace the state; the new one is on the platter when this returns."""
-    _save(path, _STATE, state.to_json())
+def save_state(path: Place, state: ArchiveState, writer: int = 0) -> None:
+    """Replace the state; the new one is on the platter when this returns.
+
+    Raises FencedError if a writer with a greater number than `writer` has written it.
+    """
+    _save(path, _STATE, state.to_json(), writer)
 
 
-def set_aside(path: Path) -> None:
-    """Rename a damaged state, so that a person can look at it."""
-    with suppress(FileNotFoundError):
-        (path / FOLDER / _STATE).replace(path / FOLDER / f"{_STATE}.damaged")
+def set_aside(path: Place) -> None:
+    """Copy a damaged state, so that a person can look at it, and remove it."""
+    folder = folder_at(path) / FOLDER
+    found = folder.read(_STATE)
+    if found is not None:
+        folder.replace(f"{_STATE}.damaged", found)
+        folder.remove(_STATE)
+        folder.sync()
+
+
+def fence_files(path: Place, writer: int) -> None:
+    """Keep writers with lesser numbers from replacing the state and the topics from now on.
+
+    Raises FencedError if this is such a writer itself.
+    """
+    for name in (_STATE, _TOPICS, _TOPICS_COPY):
+        try:
+            found = _load(path, name)
+        except DamagedError:
+            continue
+        empty = ArchiveState().to_json() if name == _STATE else {"topics": []}
+        _save(path, name, empty if found is None else found, writer)
 
 
 class ArchiveTopics:
@@ -184,33 +207,35 @@ class ArchiveTopics:
         return ArchiveTopics(merged_topics([self.described, described]))
 
 
-def load_topics(path: Path) -> ArchiveTopics:
+def load_topics(path: Place) -> ArchiveTopics:
     """The topics of the archive at `path`; from the copy, if the file itself is damaged."""
     try:
         found = _load(path, _TOPICS)
     except DamagedError:
-        if not (path / FOLDER / _TOPICS_COPY).exists():
-            raise
         found = _load(path, _TOPICS_COPY)
+        if found is None:
+            raise
     try:
         return ArchiveTopics([TopicStatus.from_json(each) for each in found["topics"]] if found else [])
     except (KeyError, TypeError, WireError) as error:
         raise _damaged(path, _TOPICS) from error
 
 
-def save_topics(path: Path, topics: ArchiveTopics) -> None:
-    """Replace the topics and their copy; both are on the platter when this returns."""
+def save_topics(path: Place, topics: ArchiveTopics, writer: int = 0) -> None:
+    """Replace the topics and their copy; both are on the platter when this returns.
+
+    Raises FencedError if a writer with a greater number than `writer` has written them.
+    """
     for name in (_TOPICS, _TOPICS_COPY):
-        _save(path, name, {"topics": [each.to_json() for each in topics.described]})
+        _save(path, name, {"topics": [each.to_json() for each in topics.described]}, writer)
 
 
-def _load(path: Path, name: str) -> dict[str, Any] | None:
-    try:
-        found = json.loads((path / FOLDER / name).read_text())
-    except FileNotFoundError:
+def _load(path: Place, name: str) -> dict[str, Any] | None:
+    data = (folder_at(path) / FOLDER).read(name)
+    if data is None:
         return None
-    except OSError as error:
-        raise StorageError(f"cannot be read: {error.strerror}", path=str(path / FOLDER / name)) from error
+    try:
+        found = json.loads(data)
     except ValueError as error:
         raise _damaged(path, name) from error
     if not isinstance(found, dict) or not isinstance(found.get("format"), int):
@@ -218,19 +243,39 @@ def _load(path: Path, name: str) -> dict[str, Any] | None:
     if found["format"] != FORMAT:
         raise UnknownFormatError(
             f"is of format {found['format']}, this version writes {FORMAT}: use the version that wrote it",
-            path=str(path / FOLDER / name),
+            path=(folder_at(path) / FOLDER).at(name),
         )
     return found
 
 
-def _save(path: Path, name: str, value: dict[str, Any]) -> None:
-    replace_file(RealDisk(path / FOLDER), name, [json.dumps({"format": FORMAT, **value}).encode()])
+def _save(path: Place, name: str, value: dict[str, Any], writer: int) -> None:
+    folder = folder_at(path) / FOLDER
+    data = json.dumps({**value, "format": FORMAT, _WRITER: writer}).encode()
+    if folder.mounted is not None:
+        folder.replace(name, data)
+        return
+    for _ in range(_TRIES_MAX):
+        found = folder.read_tagged(name)
+        if found is not None and _writer_of(found.data) > writer:
+            reason = "another process writes the archive now: this one stops"
+            raise FencedError(reason, path=folder.at(name))
+        if folder.replace_tagged(name, data, None if found is None else found.tag):
+            return
+    raise FencedError("is replaced by another process again and again", path=folder.at(name))
 
 
-def _damaged(path: Path, name: str) -> DamagedError:
+def _writer_of(data: bytes) -> int:
+    try:
+        found = json.loads(data)
+        return int(found.get(_WRITER, 0)) if isinstance(found, dict) else 0
+    except ValueError:
+        return 0
+
+
+def _damaged(path: Place, name: str) -> DamagedError:
     advice = (
-        f"run `tidemark pipeline archive --path {path}`, which makes it again from the tables"
+        f"run `tidemark pipeline archive --path {folder_at(path)}`, which makes it again from the tables"
         if name == _STATE
         else "restore it from a copy"
     )
-    return DamagedError(f"is damaged: {advice}", path=str(path / FOLDER / name), offset=0)
+    return DamagedError(f"is damaged: {advice}", path=(folder_at(path) / FOLDER).at(name), offset=0)

@@ -6,10 +6,8 @@
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from tidemark import sync
@@ -19,7 +17,8 @@ from tidemark.spark.archive.state import FOLDER, Round
 from tidemark.spark.broker_answers import HostedPubend
 from tidemark.spark.connections import ArchiveBrokers, urls_of
 from tidemark.spark.engine_report import load_report, rate_of
-from tidemark.storage.disk.real_disk import LOCK
+from tidemark.spark.locations import Place, folder_at
+from tidemark.spark.stores.hold import writer_of
 from tidemark.ticks import TICK_MIN
 from tidemark.ticks.tick import Range
 from tidemark.wire.answers import EngineStatus
@@ -92,14 +91,14 @@ class ArchiveStatus:
         return asdict(self)
 
 
-def status(path: Path, broker: str | Sequence[str] | None) -> ArchiveStatus:
+def status(path: Place, broker: str | Sequence[str] | None) -> ArchiveStatus:
     """How the archive at `path` is doing; with brokers, also how far it is behind them."""
     archived = snapshot(path)
     state = archived.state
     pubends, away = _pubends(archived, broker)
     process = writing_process(path)
     return ArchiveStatus(
-        path=str(path),
+        path=archived.path.text,
         process=process,
         engine=None if process is None else load_report(path),
         events=state.events,
@@ -117,17 +116,9 @@ def status(path: Path, broker: str | Sequence[str] | None) -> ArchiveStatus:
     )
 
 
-def writing_process(path: Path) -> int | None:
+def writing_process(path: Place) -> int | None:
     """The process that writes the archive; None if none does, 0 if it has not said which it is."""
-    try:
-        with (path / FOLDER / LOCK).open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = (path / FOLDER / LOCK).read_text().strip()
-        return int(holder) if holder.isdecimal() else 0
-    except OSError:
-        return None
-    return None
+    return writer_of(folder_at(path) / FOLDER)
 
 
 def _table(archived: Snapshot, root: str) -> TableStatus:

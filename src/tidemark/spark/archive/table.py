@@ -9,6 +9,11 @@ A file is named `first-last-part-number-random.parquet`: the batches whose event
 the files of a batch. For one pubend the order of the names is the order of the ticks. Other tools may rewrite
 files under names of their own (delete, optimize, z-order): such a file has events of batches that have ended,
 in any order.
+
+In an object store, where a lease and not a lock says who writes, every commit also records the number of the
+writer, in an application transaction of its own. A new writer first commits its number to each table. Delta
+refuses a commit whose transactions another process has recorded meanwhile, so whoever had the lease before
+cannot commit any more. A commit whose answer was lost is found in the log by the name that it was given.
 """
 
 from __future__ import annotations
@@ -20,21 +25,21 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
+from uuid import uuid4
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake import Schema as DeltaSchema
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from tidemark.errors import DamagedError, DiskFailedError, DiskFullError, StorageError
+from tidemark.errors import DamagedError, FencedError, StorageError
 from tidemark.spark.archive.layout import ArchiveLayout
 from tidemark.spark.archive.state import FOLDER
-from tidemark.storage.disk.atomic_file import sync_path
-from tidemark.storage.disk.real_disk import RealDisk
+from tidemark.spark.locations import Place, folder_at
+from tidemark.spark.stores.folder import Folder
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
 #: Commits between two checkpoints of the log.
@@ -51,6 +56,9 @@ _LOG = "_delta_log"
 _OWN_NAME = re.compile(r"\d{10,}-\d{10,}-\d{5,}-\d{5,}-[0-9a-z]+\.parquet")
 #: `ArchiveTable.checkpoint` makes checkpoints, and syncs them.
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+_WRITER = "tidemark writer"
+#: What a commit says about itself: a name that no other commit has.
+_COMMIT = "tidemark.commit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,24 +98,32 @@ def root_of(topic: str) -> str:
     return topic.split(".", 1)[0]
 
 
-def folder_of(path: Path, root: str) -> Path:
-    """The directory of the table of a root: it has the root's name, escaped where that is not a plain one."""
+def folder_of(path: Place, root: str) -> Folder:
+    """The folder of the table of a root: it has the root's name, escaped where that is not a plain one."""
+    folder = folder_at(path)
     name = quote(root, safe="")
     # Spark ignores directories whose names begin with an underscore, and `_archive` is taken.
-    return path / (f"%5F{name[1:]}" if name.startswith("_") else name)
+    name = f"%5F{name[1:]}" if name.startswith("_") else name
+    # In URLs delta-rs takes a percent sign for an escape of its own.
+    return folder / (name if folder.mounted is not None else name.replace("~", "%7E").replace("%", "~"))
 
 
-def log_of(path: Path, root: str) -> Path:
-    """The directory of the log of a root's table."""
+def log_of(path: Place, root: str) -> Folder:
+    """The folder of the log of a root's table."""
     return folder_of(path, root) / _LOG
 
 
-def roots_in(path: Path) -> list[str]:
+def entries_of(log: Folder) -> list[str]:
+    """The names of the entries of a table's log, the oldest first."""
+    return [each.name for each in log.files() if each.name.endswith(".json")]
+
+
+def roots_in(path: Place) -> list[str]:
     """The roots that have a table, sorted."""
-    if not path.is_dir():
-        return []
-    found = [each for each in path.iterdir() if each.name != FOLDER and (each / _LOG).is_dir()]
-    return sorted(unquote(each.name) for each in found)
+    folder = folder_at(path)
+    found = [each for each in folder.folders() if each != FOLDER and _LOG in (folder / each).folders()]
+    names = found if folder.mounted is not None else [each.replace("~", "%") for each in found]
+    return sorted(map(unquote, names))
 
 
 def is_own_name(name: str) -> bool:
@@ -123,32 +139,46 @@ def file_name(first: int, last: int, part: int, number: int) -> str:
 class ArchiveTable:
     """The table of one root, as it was when it was opened or after its own last commit."""
 
-    def __init__(self, path: Path, root: str) -> None:
-        """Raises TableNotFoundError if there is no table."""
+    def __init__(self, path: Place, root: str, writer: int = 0) -> None:
+        """`writer` is the number of this process, where it writes the table by a lease.
+
+        Raises TableNotFoundError if there is no table.
+        """
         self.root = root
         self.folder = folder_of(path, root)
-        with disk_errors(self.folder):
-            self._delta = DeltaTable(self.folder)
+        self._writer = writer
+        with self.folder.errors():
+            self._delta = _opened(self.folder)
 
     @classmethod
-    def to_write(cls, path: Path, root: str, layout: ArchiveLayout) -> ArchiveTable:
+    def to_write(cls, path: Place, root: str, layout: ArchiveLayout, writer: int = 0) -> ArchiveTable:
         """The table, created if there is none, and widened until it has at least these columns."""
         folder = folder_of(path, root)
-        with disk_errors(folder):
+        with folder.errors():
             try:
-                DeltaTable(folder)
+                _opened(folder)
             except TableNotFoundError:
-                RealDisk(folder)
-                DeltaTable.create(
-                    folder,
-                    schema=DeltaSchema.from_arrow(layout.schema),
-                    name=root,
-                    configuration=dict(_PROPERTIES),
-                )
-                _sync(folder / _LOG, folder, path)
-        table = cls(path, root)
+                folder.make()
+                _created(folder, root, layout)
+                for each in (folder / _LOG, folder, folder_at(path)):
+                    each.sync()
+        table = cls(path, root, writer)
+        table.fence()
         table.widen(layout)
         return table
+
+    def fence(self) -> None:
+        """Keep writers with lesser numbers from committing from now on.
+
+        Raises FencedError if this is such a writer itself.
+        """
+        if not self._writer:
+            return
+        last = self._delta.transaction_version(_WRITER) or 0
+        if last > self._writer:
+            raise self._fenced()
+        if last < self._writer:
+            self._commit([], CommitProperties())
 
     @property
     def version(self) -> int:
@@ -175,7 +205,7 @@ class ArchiveTable:
 
     def files(self) -> list[DataFile]:
         """All files, in the order of their names."""
-        with disk_errors(self.folder):
+        with self.folder.errors():
             actions = pa.table(self._delta.get_add_actions(flatten=True)).to_pylist()
         return sorted((_data_file(self.root, each) for each in actions), key=lambda each: each.name)
 
@@ -202,11 +232,6 @@ class ArchiveTable:
         """
         is_changed = not new if changes is None else changes
         now = int(time.time() * 1000)
-        # `remove_old` goes by this time: the old files stay for a while, for readers that have begun with
-        # them.
-        for each in old:
-            with suppress(OSError):
-                os.utime(self.folder / each.name)
         actions: list[AddAction | RemoveAction] = [_removal(each, now, changes=is_changed) for each in old]
         actions += [_addition(each, changes=is_changed) for each in new]
         self._commit(actions, CommitProperties(custom_metadata=dict(about or {})))
@@ -214,14 +239,22 @@ class ArchiveTable:
     def checkpoint(self) -> None:
         """After CHECKPOINT_COMMITS commits, write a checkpoint, which spares readers the log before it."""
         if self.version and self.version % CHECKPOINT_COMMITS == 0:
-            with disk_errors(self.folder):
+            with self.folder.errors():
                 self._delta.create_checkpoint()
                 log = self.folder / _LOG
-                _sync(*log.glob(f"{self.version:020d}.*"), log / "_last_checkpoint", log)
+                made = [each.name for each in log.files(prefix=f"{self.version:020d}.")]
+                log.sync([*made, "_last_checkpoint"])
                 self._delta.cleanup_metadata()
 
     def _commit(self, actions: Sequence[AddAction | RemoveAction], properties: CommitProperties) -> None:
-        with self._committing():
+        if (self._delta.transaction_version(_WRITER) or 0) > self._writer:
+            raise self._fenced()
+        name = uuid4().hex
+        properties.custom_metadata = {**(properties.custom_metadata or {}), _COMMIT: name}
+        if self._writer:
+            writer = Transaction(_WRITER, self._writer)
+            properties.app_transactions = [*(properties.app_transactions or []), writer]
+        with self._committing(name):
             self._delta.create_write_transaction(
                 list(actions),
                 "append",
@@ -231,90 +264,101 @@ class ArchiveTable:
             )
 
     @contextmanager
-    def _committing(self) -> Iterator[None]:
+    def _committing(self, name: str = "") -> Iterator[None]:
+        """Commit in the block. The answer to a commit of this name may be lost although it was made."""
         before = self.version
-        with disk_errors(self.folder):
-            yield
-            self._delta.update_incremental()
-            log = self.folder / _LOG
-            made = range(before + 1, self.version + 1)
-            _sync(*(log / f"{version:020d}.json" for version in made), log)
+        try:
+            with self.folder.errors():
+                try:
+                    yield
+                except CommitFailedError:
+                    self._delta.update_incremental()
+                    if not self._has_commit(name, before):
+                        raise
+                self._delta.update_incremental()
+                log = self.folder / _LOG
+                log.sync([f"{version:020d}.json" for version in range(before + 1, self.version + 1)])
+        except StorageError:
+            # Whatever is committed is known before the next attempt, which otherwise would fail for ever.
+            with suppress(StorageError), self.folder.errors():
+                self._delta.update_incremental()
+            if (self._delta.transaction_version(_WRITER) or 0) > self._writer:
+                raise self._fenced() from None
+            raise
+
+    def _has_commit(self, name: str, before: int) -> bool:
+        """Is a commit of this name among those after the version `before`?"""
+        if not name:
+            return False
+        log = self.folder / _LOG
+        entries = (log.read(f"{version:020d}.json") for version in range(before + 1, self.version + 1))
+        return any(name.encode() in (entry or b"") for entry in entries)
+
+    def _fenced(self) -> FencedError:
+        return FencedError("another process writes the table now: this one stops", path=self.folder.text)
 
 
-def mend(folder: Path, synced: int) -> None:
+def mend(folder: Folder, synced: int) -> None:
     """Remove torn entries from the end of a table's log, and drafts.
 
     Raises DamagedError for an entry at or below version `synced`, which was on the platter. An entry beyond
     was never reported to anyone.
     """
     log = folder / _LOG
-    with disk_errors(folder):
-        for entry in sorted(log.glob("*.json"), reverse=True):
-            if _is_entry(entry):
-                break
-            if int(entry.stem) <= synced:
-                reason = "an entry of the table's log that was on disk is damaged: restore it from a copy"
-                raise DamagedError(reason, path=str(entry), offset=0)
-            entry.unlink()
-        for draft in [*log.glob("*.tmp"), *log.glob("*#*")]:
-            draft.unlink()
+    names = [each.name for each in log.files()]
+    for entry in reversed([each for each in names if each.endswith(".json")]):
+        if _is_entry(log.read(entry)):
+            break
+        if int(entry.removesuffix(".json")) <= synced:
+            reason = "an entry of the table's log that was on disk is damaged: restore it from a copy"
+            raise DamagedError(reason, path=log.at(entry), offset=0)
+        log.remove(entry)
+    for draft in (each for each in names if each.endswith(".tmp") or "#" in each):
+        log.remove(draft)
 
 
-def remove_strays(folder: Path, files: Sequence[DataFile], batch: int) -> int:
+def remove_strays(folder: Folder, files: Sequence[DataFile], batch: int) -> int:
     """Remove the files of rounds after `batch` that no commit has added; returns how many there were."""
-    known = {each.name for each in files}
-    strays = [each for each in _data_files(folder) if each.name not in known]
-    mine = [each for each in strays if int(each.name.split("-")[1]) > batch]
+    mine = [each for each in unused_files(folder, files) if int(each.split("-")[1]) > batch]
     for each in mine:
-        each.unlink(missing_ok=True)
+        folder.remove(each)
     return len(mine)
 
 
-def remove_old(folder: Path, files: Sequence[DataFile], before: float) -> int:
-    """Remove files that no commit has any more, untouched since `before` (Unix time); returns how many."""
+def unused_files(folder: Folder, files: Sequence[DataFile]) -> list[str]:
+    """The names of files that were written here and that no commit has, or has any more."""
     known = {each.name for each in files}
-    old = [each for each in _data_files(folder) if each.name not in known and each.stat().st_mtime < before]
-    for each in old:
-        each.unlink(missing_ok=True)
-    return len(old)
+    return [each.name for each in folder.files() if is_own_name(each.name) and each.name not in known]
 
 
-@contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
-    """Raise errors of the disk, and of Delta, as DiskFullError or DiskFailedError."""
+def _opened(folder: Folder) -> DeltaTable:
+    return DeltaTable(folder.delta_uri, storage_options=dict(folder.delta_options) or None)
+
+
+def _created(folder: Folder, root: str, layout: ArchiveLayout) -> None:
     try:
-        yield
-    except StorageError:
-        raise
-    except TableNotFoundError:
-        raise
-    except (OSError, DeltaError) as error:
-        text = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        # delta-rs has no code for a full disk: the words of the operating system are all that it passes on.
-        full = "No space left" in str(error) or "quota" in str(error)
-        kind = DiskFullError if full else DiskFailedError
-        raise kind(text, path=str(path)) from error
-
-
-def _sync(*paths: Path) -> None:
-    for path in paths:
-        sync_path(path)
+        DeltaTable.create(
+            folder.delta_uri,
+            schema=DeltaSchema.from_arrow(layout.schema),
+            name=root,
+            configuration=dict(_PROPERTIES),
+            storage_options=dict(folder.delta_options) or None,
+        )
+    except DeltaError:
+        # The answer to the first attempt may have been lost: then the table is there.
+        _opened(folder)
 
 
 def _application(pubend: str) -> str:
     return f"tidemark/{pubend}"
 
 
-def _is_entry(path: Path) -> bool:
+def _is_entry(data: bytes | None) -> bool:
     try:
-        lines = path.read_text().splitlines()
+        lines = (data or b"").splitlines()
         return bool(lines) and all(isinstance(json.loads(line), dict) for line in lines)
     except ValueError:
         return False
-
-
-def _data_files(folder: Path) -> list[Path]:
-    return sorted(each for each in folder.glob("*.parquet") if is_own_name(each.name))
 
 
 def _addition(file: DataFile, *, changes: bool) -> AddAction:

@@ -6,23 +6,20 @@ final: files that no commit adds are strays, and `table.remove_strays` removes t
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
-from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidemark.errors import NotConnectedError
+from tidemark.errors import NotConnectedError, StorageError
 from tidemark.message.batches.batch import EventBatch
 from tidemark.spark.archive.bounds import Bounds
 from tidemark.spark.archive.layout import TIME, ArchiveLayout
 from tidemark.spark.archive.plan import RoundPart
 from tidemark.spark.archive.rows import Schemas, to_rows
-from tidemark.spark.archive.table import DataFile, disk_errors, file_name, folder_of, root_of
-from tidemark.storage.disk.atomic_file import sync_path
+from tidemark.spark.archive.table import DataFile, file_name, folder_of, root_of
+from tidemark.spark.stores.folder import Folder
 from tidemark.ticks import TICK_MIN
 
 #: A file is closed when it has about this size; a row group is written when rows of this size are gathered.
@@ -37,7 +34,7 @@ class PartWriter:
     def __init__(self, part: RoundPart, schemas: Schemas) -> None:
         self._part = part
         self._schemas = schemas
-        self._path = Path(part.path)
+        self._path = part.path
         self._layouts = {root: ArchiveLayout.from_bytes(data) for root, data in part.layouts.items()}
         self._open: dict[str, FileWriter] = {}
         self._files: list[DataFile] = []
@@ -66,7 +63,7 @@ class PartWriter:
         for root in list(self._open):
             self._finish(root)
         for folder in {folder_of(self._path, each.root) for each in self._files}:
-            sync_path(folder)
+            folder.sync()
         return self._files
 
     def discard(self) -> None:
@@ -74,7 +71,9 @@ class PartWriter:
         for writer in self._open.values():
             writer.discard()
         for each in self._files:
-            (folder_of(self._path, each.root) / each.name).unlink(missing_ok=True)
+            # A store that is away keeps a stray, which is removed later.
+            with suppress(StorageError):
+                folder_of(self._path, each.root).remove(each.name)
 
     def _writer(self, root: str) -> FileWriter:
         found = self._open.get(root)
@@ -97,22 +96,22 @@ class PartWriter:
 class FileWriter:
     """Writes one Parquet file."""
 
-    def __init__(self, path: Path, root: str, name: str, schema: pa.Schema) -> None:
+    def __init__(self, path: Folder, root: str, name: str, schema: pa.Schema) -> None:
         self.root = root
         self.name = name
-        self._at = folder_of(path, root) / name
+        self._folder = folder_of(path, root)
         self._bounds = Bounds(schema)
         self._gathered: list[pa.Table] = []
         self._gathered_bytes = 0
         self._rows = 0
-        with disk_errors(self._at):
-            self._file: BinaryIO = self._at.open("xb")
-            self._parquet = pq.ParquetWriter(self._file, schema, **_options(schema))
+        with self._folder.errors(name):
+            self._file = self._folder.create(name)
+            self._parquet = pq.ParquetWriter(self._file.stream, schema, **_options(schema))
 
     @property
     def bytes(self) -> int:
         """Bytes that are in the file so far."""
-        return self._file.tell()
+        return self._file.stream.tell()
 
     def add(self, table: pa.Table) -> None:
         """Add rows; they are written when a row group is full."""
@@ -125,12 +124,9 @@ class FileWriter:
     def close(self) -> DataFile:
         """Finish and return the file. Its bytes are synced, its name in the directory is not."""
         self._flush()
-        with disk_errors(self._at):
+        with self._folder.errors(self.name):
             self._parquet.close()
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            size = self._file.tell()
-            self._file.close()
+            size = self._file.close()
         return DataFile(self.root, self.name, size, self._rows, self._bounds.bounds(), self._bounds.nulls)
 
     def discard(self) -> None:
@@ -138,16 +134,14 @@ class FileWriter:
         # Closing writes the end of the file, which may fail for the reason that made the caller discard it.
         with suppress(OSError, ValueError):
             self._parquet.close()
-        with suppress(OSError):
-            self._file.close()
-        self._at.unlink(missing_ok=True)
+        self._file.discard()
 
     def _flush(self) -> None:
         if self._gathered:
             table = pa.concat_tables(self._gathered)
             self._gathered, self._gathered_bytes = [], 0
             self._bounds.add(table)
-            with disk_errors(self._at):
+            with self._folder.errors(self.name):
                 self._parquet.write_table(table, row_group_size=ROW_GROUP_ROWS_MAX)
 
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pyarrow as pa
 
 from tidemark import sync
-from tidemark.errors import NotConnectedError, TimedOutError
+from tidemark.errors import NotConnectedError, StoreAwayError, TimedOutError
 from tidemark.spark.archive.archive import LARGE_ROUND_BYTES_MAX, PART_BYTES
 from tidemark.spark.archive.part import FETCH_SECONDS, divided_backlog, fetched
 from tidemark.spark.archive.plan import FetchTask, backlog, lost_before
@@ -25,11 +24,12 @@ from tidemark.spark.archive.state import load_state
 from tidemark.spark.archive_query.envelopes import ToldRange, from_events, from_range
 from tidemark.spark.broker_answers import HostedPubend
 from tidemark.spark.connections import ArchiveBrokers
+from tidemark.spark.stores.folder import Folder
 from tidemark.ticks import TICK_MIN, CheckpointToken
 
 #: The key of an offset that counts batches; no pubend has such a name.
 COUNT = "#"
-_AWAY = (NotConnectedError, TimedOutError)
+_AWAY = (NotConnectedError, StoreAwayError, TimedOutError)
 _log = logging.getLogger("tidemark.archive")
 
 Offset = dict[str, int]
@@ -74,7 +74,7 @@ def _read(client: sync.Client, task: FetchTask) -> Iterator[pa.RecordBatch]:
 class ArchivePlanner:
     """The driver's side of the source. It holds connections until `close`."""
 
-    def __init__(self, path: Path, urls: Sequence[str]) -> None:
+    def __init__(self, path: Folder, urls: Sequence[str]) -> None:
         self._path = path
         self._brokers = ArchiveBrokers(urls)
         #: the token beyond which nothing is read, in a query that reads only what was there when it started

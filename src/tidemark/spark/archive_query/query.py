@@ -1,8 +1,9 @@
 """The query that writes the archive: started, watched, and started again after a failure.
 
-Spark keeps its checkpoint in `_archive/checkpoint`. What is archived is decided by the archive's own commits
-and state, so the checkpoint may be lost, damaged or older than the state: a batch that Spark runs again finds
-that its events are archived. A checkpoint with which the query cannot start is set aside.
+Spark keeps its checkpoint in `_archive/checkpoint`, or in a temporary directory of this machine if the
+archive is in an object store, which Spark itself need not know. What is archived is decided by the archive's
+own commits and state, so the checkpoint may be lost, damaged or older than the state: a batch that Spark runs
+again finds that its events are archived. A checkpoint with which the query cannot start is set aside.
 
 A broker that is away does not end the query. What else fails ends it; then it is started again, after a
 pause, and fails for good when it has failed FAILURES_MAX times without a batch in between.
@@ -11,6 +12,8 @@ pause, and fails for good when it has failed FAILURES_MAX times without a batch 
 from __future__ import annotations
 
 import logging
+import shutil
+import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,11 +22,18 @@ from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tidemark.errors import DiskFullError, NotConnectedError, TidemarkError, TimedOutError
+from tidemark.errors import (
+    DiskFullError,
+    NotConnectedError,
+    StorageError,
+    StoreAwayError,
+    TidemarkError,
+    TimedOutError,
+)
 from tidemark.spark.archive.archive import Archive
 from tidemark.spark.archive.part import PartResult
 from tidemark.spark.archive.plan import RoundPart
-from tidemark.spark.archive.state import FOLDER, Round
+from tidemark.spark.archive.state import FOLDER, Round, has_state
 from tidemark.spark.archive_query.batch import written
 from tidemark.spark.engine.plain_errors import own_error_text
 from tidemark.spark.engine.session import reason_of
@@ -54,7 +64,7 @@ FAILURES_MAX = 10
 #: After so many failures without a batch, the checkpoint is taken to be the reason.
 _CHECKPOINT_FAILURES = 2
 _STOP_SECONDS = 8.0
-_PASSING = (NotConnectedError, TimedOutError, DiskFullError)
+_PASSING = (NotConnectedError, TimedOutError, DiskFullError, StoreAwayError)
 _log = logging.getLogger("tidemark.archive")
 
 
@@ -89,6 +99,8 @@ class ArchiveQuery:
         self._failures = 0
         self._start_at = 0.0
         self._looked = 0.0
+        mounted = archive.path.mounted
+        self._temporary = tempfile.mkdtemp(prefix="tidemark-checkpoint-") if mounted is None else None
 
     def __enter__(self) -> ArchiveQuery:
         self._start()
@@ -103,6 +115,8 @@ class ArchiveQuery:
         # A commit that is under way is waited for.
         if self._using.acquire(timeout=_STOP_SECONDS):
             self._using.release()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
 
     @property
     def address(self) -> str:
@@ -112,7 +126,9 @@ class ArchiveQuery:
     @property
     def checkpoint(self) -> Path:
         """Where Spark keeps its checkpoint."""
-        return self._archive.path.absolute() / FOLDER / CHECKPOINT
+        folder = self._archive.path.mounted
+        above = Path(folder) / FOLDER if folder is not None else Path(self._temporary or "")
+        return above / CHECKPOINT
 
     @property
     def is_done(self) -> bool:
@@ -141,16 +157,11 @@ class ArchiveQuery:
                 self._using.release()
 
     def _start(self) -> None:
-        from tidemark.spark.archive_query.source import FORMAT, ArchiveSource
+        from tidemark.spark.archive_query.source import FORMAT, source_of
 
         self._cause = None
-        self._spark.dataSource.register(ArchiveSource)
-        rows = (
-            self._spark.readStream.format(FORMAT)
-            .option("path", str(self._archive.path.absolute()))
-            .option("broker", ",".join(self._urls))
-            .load()
-        )
+        self._spark.dataSource.register(source_of(self._archive.path))
+        rows = self._spark.readStream.format(FORMAT).option("broker", ",".join(self._urls)).load()
         writer = rows.writeStream.queryName(NAME).foreachBatch(self._batch)
         writer = writer.option("checkpointLocation", str(self.checkpoint))
         self._query = (
@@ -190,7 +201,9 @@ class ArchiveQuery:
         text = str(cause) if isinstance(cause, TidemarkError) else "the query has ended"
         if error is not None and not isinstance(cause, TidemarkError):
             text = own_error_text(error) or reason_of(str(error))
-        self._failures += 1
+        is_away = isinstance(cause, StoreAwayError) or self._store_is_away()
+        # However long a store is away, it may return.
+        self._failures += 0 if is_away and not self._once else 1
         self.last_error = self.problem = text
         if isinstance(cause, TidemarkError) and (self._once or not isinstance(cause, _PASSING)):
             raise cause
@@ -200,6 +213,18 @@ class ArchiveQuery:
         if self._failures == _CHECKPOINT_FAILURES and not isinstance(cause, _PASSING):
             self._set_checkpoint_aside()
         self._start_at = time.monotonic() + RETRY_SECONDS
+
+    def _store_is_away(self) -> bool:
+        """Does the store not answer? A source that fails in Spark's planning does not say why in a way that
+        can be asked for.
+        """
+        try:
+            has_state(self._archive.path)
+        except StoreAwayError:
+            return True
+        except StorageError:
+            return False
+        return False
 
     def _set_checkpoint_aside(self) -> None:
         """Begin with a new checkpoint: what is archived is known without it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -13,6 +12,7 @@ from pyspark.sql.types import StructType
 from tidemark.spark.archive_query.envelopes import COLUMNS
 from tidemark.spark.archive_query.planning import ArchivePlanner
 from tidemark.spark.connections import urls_of
+from tidemark.spark.stores.folder import Folder
 from tidemark.spark.types import spark_fields
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ FORMAT = "tidemark_archive"
 
 
 class ArchiveSource(DataSource):  # type: ignore[misc]  # pyspark is not looked into
-    """What brokers have and the archive at the option `path` does not have yet."""
+    """What brokers have and the archive does not have yet; `source_of` makes one for an archive."""
+
+    folder: Folder
 
     @classmethod
     def name(cls) -> str:
@@ -35,7 +37,15 @@ class ArchiveSource(DataSource):  # type: ignore[misc]  # pyspark is not looked 
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
         """The reader of `spark.readStream`."""
-        return ArchiveReader(self.options["path"], urls_of(self.options["broker"]))
+        return ArchiveReader(self.folder, urls_of(self.options["broker"]))
+
+
+def source_of(folder: Folder) -> type[ArchiveSource]:
+    """The source of the archive at `folder`, for `register`.
+
+    The folder may have credentials, so it is no option: options are shown in plans.
+    """
+    return type(ArchiveSource.__name__, (ArchiveSource,), {"folder": folder})
 
 
 class ArchiveReader(
@@ -44,8 +54,8 @@ class ArchiveReader(
 ):
     """Reads in micro-batches what is to be archived."""
 
-    def __init__(self, path: str, urls: Sequence[str]) -> None:
-        self._path = path
+    def __init__(self, folder: Folder, urls: Sequence[str]) -> None:
+        self._folder = folder
         self._urls = tuple(urls)
         #: made on the driver only, and not pickled
         self._made: ArchivePlanner | None = None
@@ -53,7 +63,7 @@ class ArchiveReader(
     @property
     def _planner(self) -> ArchivePlanner:
         if self._made is None:
-            self._made = ArchivePlanner(Path(self._path), self._urls)
+            self._made = ArchivePlanner(self._folder, self._urls)
         return self._made
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802

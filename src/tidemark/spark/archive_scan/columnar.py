@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -27,12 +26,13 @@ from tidemark.message.types import Path as FieldPath
 from tidemark.spark.archive.layout import loose
 from tidemark.spark.archive.reader import Snapshot
 from tidemark.spark.archive.scan import WantedRange, scan
-from tidemark.spark.archive.table import disk_errors, root_of
+from tidemark.spark.archive.table import root_of
 from tidemark.spark.archive_scan.plain_columns import member_types, plain_column
 from tidemark.spark.archive_scan.pruning import Pruning
 from tidemark.spark.archive_scan.row_test import RowTest, row_test
 from tidemark.spark.archive_scan.slices import Slice
 from tidemark.spark.columns import EventColumns
+from tidemark.spark.stores.folder import StoredFile
 from tidemark.spark.topic_columns import (
     GAP,
     HEADERS,
@@ -80,11 +80,13 @@ class ColumnarReader:
         base = max(part.base, TICK_MIN if part.released is None else part.released)
         for root, files in part.files.items():
             for file in files:
-                yield from self._file(root, Path(file), part.pubend, base, part.upto)
+                yield from self._file(root, file, part.pubend, base, part.upto)
 
-    def _file(self, root: str, file: Path, pubend: str, base: int, upto: int) -> Iterator[pa.RecordBatch]:
+    def _file(
+        self, root: str, file: StoredFile, pubend: str, base: int, upto: int
+    ) -> Iterator[pa.RecordBatch]:
         table = self._tables[root]
-        with disk_errors(file), pq.ParquetFile(file) as parquet:
+        with file.errors(), file.parquet() as parquet:
             if not self._has_these_types(parquet, table):
                 yield from self._events(root, file, pubend, base, upto)
                 return
@@ -113,7 +115,9 @@ class ColumnarReader:
         }
         return all(loose(held[name]) == loose(item) for name, item in wanted.items() if name in held)
 
-    def _events(self, root: str, file: Path, pubend: str, base: int, upto: int) -> Iterator[pa.RecordBatch]:
+    def _events(
+        self, root: str, file: StoredFile, pubend: str, base: int, upto: int
+    ) -> Iterator[pa.RecordBatch]:
         """The rows of a file that was written when a column had a narrower type: by way of the events."""
         reader = TopicColumnReader(self._columns, lambda: self._archived.topics.described)
         wanted = WantedRange(pubend, base, upto, TopicPattern.parse(self._columns.pattern))

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-
-import pyarrow.parquet as pq
 
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.archive.reader import Snapshot, could_have, gaps_in, snapshot
 from tidemark.spark.archive.state import load_state
-from tidemark.spark.archive.table import DataFile, disk_errors, root_of
+from tidemark.spark.archive.table import DataFile, root_of
 from tidemark.spark.archive_scan.pruning import Pruning
+from tidemark.spark.locations import Place
+from tidemark.spark.stores.folder import StoredFile
 from tidemark.ticks import TICK_MIN
 from tidemark.ticks.tick import Range
 
@@ -32,8 +31,7 @@ class Slice:
     pubend: str
     base: int
     upto: int
-    #: root -> absolute paths
-    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    files: Mapping[str, tuple[StoredFile, ...]] = field(default_factory=dict)
     #: about how much of the files is read
     bytes: int = 0
     #: what of the range the archive lacks
@@ -44,7 +42,7 @@ class Slice:
     is_columnar: bool = True
 
 
-def current_snapshot(path: Path) -> Snapshot:
+def current_snapshot(path: Place) -> Snapshot:
     """The archive as it is now, with a `released` that is at least as new as the list of its files."""
     archived = snapshot(path)
     # The state names removed history before its files go, so it explains what the list of files lacks.
@@ -107,9 +105,9 @@ class _Test:
 def _slice(
     archived: Snapshot, pubend: str, base: int, upto: int, files: Sequence[DataFile], slice_bytes: int
 ) -> Slice:
-    of_root: dict[str, tuple[str, ...]] = {}
+    of_root: dict[str, tuple[StoredFile, ...]] = {}
     for each in files:
-        of_root[each.root] = (*of_root.get(each.root, ()), str(archived.location(each).absolute()))
+        of_root[each.root] = (*of_root.get(each.root, ()), archived.location(each))
     size = sum(min(each.bytes, slice_bytes) for each in files)
     gone = tuple(gaps_in(archived.state, pubend, base, upto))
     plain = all(each.is_own and each.nulls.get("_raw") == each.rows for each in files)
@@ -137,7 +135,7 @@ def _ends(archived: Snapshot, file: DataFile, slice_bytes: int) -> list[Range]:
     if file.bytes < 2 * slice_bytes:
         return [(int(bounds[1]), file.bytes)]
     at = archived.location(file)
-    with disk_errors(at), pq.ParquetFile(at) as parquet:
+    with at.errors(), at.parquet() as parquet:
         share = file.bytes // max(1, parquet.num_row_groups)
         column = parquet.schema_arrow.get_field_index("_tick")
         stats = [

@@ -17,7 +17,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from tidemark.client.client import Client, connect
@@ -32,6 +31,7 @@ from tidemark.spark.deep.spool import SliceReader, Spool
 from tidemark.spark.deep.tasks import SliceResult
 from tidemark.spark.deep.waves import read_wave
 from tidemark.spark.engine.tasks import SessionLender
+from tidemark.spark.locations import Place, folder_at
 from tidemark.spark.reports import ReportTaker
 from tidemark.ticks import TICK_MIN
 
@@ -60,7 +60,7 @@ class DeepService:
     def __init__(
         self,
         urls: Sequence[str],
-        path: Path,
+        path: Place,
         *,
         sessions: SessionLender | None = None,
         tell: ReportTaker = lambda _: None,
@@ -72,7 +72,7 @@ class DeepService:
         Without `sessions` all is read in this process.
         """
         self._addresses = list(dict.fromkeys(str(each) for url in urls for each in parse_url(url)))
-        self._path = path
+        self._path = folder_at(path)
         self._sessions = sessions
         self._tell = tell
         self._spool_bytes_max = spool_bytes_max
@@ -220,7 +220,7 @@ class DeepService:
             return
         self.counters["waves"] += 1
         prefix = f"{scan.name}-{scan.waves}"
-        work = scan.work(found, str(self._spool.path.absolute()))
+        work = scan.work(found, self._spool.folder)
         results = await asyncio.to_thread(read_wave, work, parts, prefix, self._sessions)
         readers = [self._opened(each) for each in results]
         scan.events += sum(each.read for each in results)

@@ -18,6 +18,7 @@ from tidemark.spark.deep.request import ReadRange, Request
 from tidemark.spark.deep.spool import SliceReader
 from tidemark.spark.deep.tasks import ScanWork, WantedLine
 from tidemark.spark.reports import ScanEnded
+from tidemark.spark.stores.folder import Folder
 from tidemark.ticks import TICK_MIN, union
 from tidemark.ticks.tick import Range
 
@@ -100,7 +101,7 @@ class SharedScan:
     def _wanted(self, pubend: str) -> list[TopicSelector]:
         return sorted({each.wanted for each in self._lines if each.pubend == pubend})
 
-    def work(self, found: Snapshot, spool: str) -> ScanWork:
+    def work(self, found: Snapshot, spool: Folder) -> ScanWork:
         """What all slices of the next wave need."""
         layouts = {root: each.to_bytes() for root, each in found.layouts.items()}
         return ScanWork(self.name, spool, found.topics.described, layouts, tuple(self._lines))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Iterator
-from pathlib import Path
 from threading import Lock
 
 import numpy as np
@@ -23,10 +22,11 @@ from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools, Ints
 from tidemark.spark.archive.layout import ArchiveLayout
 from tidemark.spark.archive.scan import WantedRange, merged, scan
-from tidemark.spark.archive.state import FOLDER, ArchiveTopics
+from tidemark.spark.archive.state import ArchiveTopics
 from tidemark.spark.archive_scan.slices import Slice
 from tidemark.spark.deep.spool import SliceWriter
 from tidemark.spark.deep.tasks import ScanWork, SliceResult
+from tidemark.spark.stores.folder import Folder
 
 #: Compiled matchers that a process keeps, since scans take turns.
 COMPILED_MAX = 8
@@ -73,7 +73,7 @@ def read_slice(work: ScanWork, part: Slice, prefix: str) -> SliceResult:
     """
     name = f"{prefix}-{os.urandom(6).hex()}"
     matcher = compiled(work, part.pubend)
-    writer = SliceWriter(Path(work.spool) / name)
+    writer = SliceWriter(work.spool, name)
     sets = _SliceSets(work.active(part))
     count = 0
     try:
@@ -100,7 +100,7 @@ def _events(work: ScanWork, part: Slice, matcher: CompiledLines) -> Iterator[Eve
     wanted = WantedRange(part.pubend, base, part.upto, pattern)
     streams = [
         scan(
-            [Path(each) for each in files],
+            files,
             wanted,
             matcher.topics.schemas,
             ArchiveLayout.from_bytes(work.layouts[root]),
@@ -110,12 +110,15 @@ def _events(work: ScanWork, part: Slice, matcher: CompiledLines) -> Iterator[Eve
     yield from streams[0] if len(streams) == 1 else merged(streams)
 
 
-def _check_known(audience: Audience, batch: EventBatch, spool: str) -> None:
+def _check_known(audience: Audience, batch: EventBatch, spool: Folder) -> None:
     row = audience.unknown_from(batch)
     if row is not None:
         shape = batch.shapes[int(batch.prelude("shape")[row])]
-        reason = f"lacks the schema of an event of {shape.topic!r} that is archived: restore it from a copy"
-        raise DamagedError(reason, path=str(Path(spool).parent.parent / FOLDER / "topics.json"), offset=0)
+        reason = (
+            f"the archive lacks the schema of an event of {shape.topic!r} that is archived: restore "
+            "topics.json from a copy"
+        )
+        raise DamagedError(reason, path=spool.text, offset=0)
 
 
 class _SliceSets:

@@ -5,7 +5,9 @@ has a match set, and every line of a request has the sets that it is in. So a fi
 with the differences between subscribers, not with the number of subscribers. Its bytes are mapped into
 memory, and a request touches only those of its own events.
 
-Nothing here outlives its process: the next process removes what a crash has left.
+Nothing here outlives its process: the next process removes what a crash has left. In an object store a file
+is only on its way from a task to the service, which takes a copy and removes it at once; so what is a day old
+was left by a process that is gone.
 """
 
 from __future__ import annotations
@@ -13,26 +15,28 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from struct import Struct
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.errors import DirectoryLockedError
+from tidemark.errors import DirectoryLockedError, StorageError
 from tidemark.matching.index.arrays import spread
 from tidemark.message.batches.batch import EventBatch, Shape, from_rows
 from tidemark.message.batches.columns import Bytes, Ints, Spans
+from tidemark.message.batches.cutting import stretches
 from tidemark.message.batches.spans import joined
-from tidemark.spark.archive.table import disk_errors
+from tidemark.spark.stores.folder import Folder, NewFile
 from tidemark.storage.disk.real_disk import RealDisk
 
 #: About how many bytes of events a part of an answer has; it has one event at least.
 PART_BYTES = 256 << 10
+#: In an object store, files of this age are left over.
+LEFT_SECONDS = 24 * 3_600.0
 _TAIL = Struct("<q")
 _COLUMNS = {
     "tick": "<i8",
@@ -50,9 +54,10 @@ _COLUMNS = {
 class SliceWriter:
     """Writes the file of one slice; there is no file before the first event."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: BinaryIO | None = None
+    def __init__(self, folder: Folder, name: str) -> None:
+        self._folder = folder
+        self._name = name
+        self._file: NewFile | None = None
         self._size = 0
         self._shapes: dict[Shape, int] = {}
         self._publishers: dict[str, int] = {}
@@ -107,32 +112,32 @@ class SliceWriter:
         self._write(footer)
         self._write(np.frombuffer(_TAIL.pack(len(footer)), np.uint8))
         assert self._file is not None
-        with disk_errors(self._path):
-            self._file.close()
+        self._file.close()
         return self._size
 
     def discard(self) -> None:
         """Remove the file, if there is one."""
         if self._file is not None:
-            with suppress(OSError):
-                self._file.close()
-            self._path.unlink(missing_ok=True)
+            self._file.discard()
 
     def _write(self, data: Bytes) -> None:
-        with disk_errors(self._path):
-            if self._file is None:
-                self._file = self._path.open("xb")
-            self._file.write(data.data)
+        if self._file is None:
+            self._file = self._folder.create(self._name, durable=False)
+        with self._folder.errors(self._name):
+            self._file.stream.write(data.data)
         self._size += len(data)
 
 
 class SliceReader:
     """Reads a file of the spool, which is removed when no request needs it any more."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        with disk_errors(path), path.open("rb") as file:
+    def __init__(self, folder: Folder, name: str) -> None:
+        self._folder = folder
+        self._name = name
+        with folder.errors(name), folder.local_copy(name) as file:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if folder.mounted is None:
+            self.remove()
         self.bytes = len(self._map)
         (size,) = _TAIL.unpack_from(self._map, self.bytes - _TAIL.size)
         about = json.loads(self._map[self.bytes - _TAIL.size - size : self.bytes - _TAIL.size])
@@ -166,12 +171,8 @@ class SliceReader:
     def parts(self, rows: Ints) -> Iterator[Ints]:
         """The rows cut into stretches that make batches of bounded size."""
         reach = np.cumsum(self._column["end"][rows] - self._column["start"][rows])
-        first = 0
-        while first < len(rows):
-            used = int(reach[first - 1]) if first else 0
-            last = max(first + 1, int(np.searchsorted(reach, used + PART_BYTES, side="right")))
-            yield rows[first:last]
-            first = last
+        for some in stretches(reach, PART_BYTES):
+            yield rows[some]
 
     def batch(self, rows: Ints) -> EventBatch:
         """The events of these rows, as they were published."""
@@ -192,7 +193,9 @@ class SliceReader:
 
     def remove(self) -> None:
         """Remove the file; what is mapped into memory stays readable."""
-        self._path.unlink(missing_ok=True)
+        # A store that is away keeps it for a day.
+        with suppress(StorageError):
+            self._folder.remove(self._name)
 
 
 def _used(names: tuple[Any, ...], of_row: NDArray[Any]) -> tuple[tuple[Any, ...], NDArray[Any]]:
@@ -204,20 +207,21 @@ def _used(names: tuple[Any, ...], of_row: NDArray[Any]) -> tuple[tuple[Any, ...]
 
 
 class Spool:
-    """The spool directory of one process, and how many bytes are in it."""
+    """The spool of one process, and how many bytes are in it."""
 
-    def __init__(self, path: Path) -> None:
-        """Makes a directory under `path`, and removes the directories of processes that are gone."""
-        RealDisk(path)
-        _remove_left(path)
-        self.path = path / f"{os.getpid()}-{os.urandom(4).hex()}"
-        self._disk = RealDisk(self.path)
-        self._disk.lock()
+    def __init__(self, folder: Folder) -> None:
+        """Makes a folder in `folder`, and removes the folders of processes that are gone."""
+        folder.make()
+        _remove_left(folder)
+        self.folder = folder / f"{os.getpid()}-{os.urandom(4).hex()}"
+        self._disk = None if self.folder.mounted is None else RealDisk(self.folder.mounted)
+        if self._disk is not None:
+            self._disk.lock()
         self.bytes = 0
 
     def opened(self, name: str) -> SliceReader:
         """A reader of a file that a slice has written."""
-        reader = SliceReader(self.path / name)
+        reader = SliceReader(self.folder, name)
         self.bytes += reader.bytes
         return reader
 
@@ -225,27 +229,35 @@ class Spool:
         """One request less needs the file; it is removed with the last one."""
         reader.readers -= 1
         if reader.readers == 0:
-            reader.remove()
+            if self.folder.mounted is not None:
+                reader.remove()
             self.bytes -= reader.bytes
 
     def sweep(self, prefix: str, names: Sequence[str]) -> None:
         """Remove the files of a wave that are not named: a task that Spark ran twice has left them."""
-        for each in self.path.glob(f"{prefix}-*"):
+        for each in self.folder.files(prefix=f"{prefix}-"):
             if each.name not in names:
-                each.unlink(missing_ok=True)
+                self.folder.remove(each.name)
 
     def close(self) -> None:
-        """Remove the directory with everything in it."""
-        self._disk.unlock()
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Remove the folder with everything in it."""
+        if self._disk is not None:
+            self._disk.unlock()
+        with suppress(StorageError):
+            self.folder.remove_all()
 
 
-def _remove_left(path: Path) -> None:
-    for each in path.iterdir():
-        disk = RealDisk(each)
+def _remove_left(folder: Folder) -> None:
+    for each in map(folder.__truediv__, folder.folders()):
+        if each.mounted is None:
+            for file in each.files():
+                if time.time() - file.modified > LEFT_SECONDS:
+                    each.remove(file.name)
+            continue
+        disk = RealDisk(each.mounted)
         try:
             disk.lock()
         except DirectoryLockedError:
             continue
         disk.unlock()
-        shutil.rmtree(each, ignore_errors=True)
+        each.remove_all()

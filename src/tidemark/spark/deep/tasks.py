@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.archive_scan.slices import Slice
+from tidemark.spark.stores.folder import Folder
 from tidemark.wire.answers import TopicStatus
 from tidemark.wire.json_objects import dumps
 
@@ -36,8 +37,8 @@ class ScanWork:
     """What all slices of a scan need; Spark carries it to wherever slices are read."""
 
     scan: str
-    #: the directory of the spool
-    spool: str
+    #: the folder of the spool
+    spool: Folder
     #: topics as a broker describes them
     topics: tuple[TopicStatus, ...]
     #: root -> the columns of its table, as an Arrow schema in bytes

@@ -11,11 +11,10 @@ archive has it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,10 +27,11 @@ from tidemark.spark.archive.scan import WantedRange
 from tidemark.spark.archive.scan import scan as scan_files
 from tidemark.spark.archive.state import ArchiveTopics
 from tidemark.spark.archive.table import DataFile
+from tidemark.spark.archive_scan.parquet_frames import parquet_frame
 from tidemark.spark.connections import CONNECT_SECONDS_MAX, retrying_client
 from tidemark.spark.engine.tasks import frame_of_tasks
 from tidemark.spark.history_frames.scan import HistoryQuery, TableScan
-from tidemark.spark.locations import check_archive
+from tidemark.spark.locations import Place, check_archive, folder_at
 from tidemark.spark.options import RETRY_SECONDS, SourceOptions
 from tidemark.spark.source.scan import Planner, SourceScan, archive_beside
 from tidemark.spark.topic_columns import TopicColumnReader, arrow_columns, make_topic_columns
@@ -58,9 +58,10 @@ def history(
     until: Time | None = None,
     *,
     broker: str | None = None,
-    archive: str | Path | None = None,
+    archive: Place | None = None,
     columns: Sequence[str] | None = None,
     fail_on_gap: bool = True,
+    storage_options: Mapping[str, object] | None = None,
 ) -> DataFrame:
     """The events of a topic, or of all topics of a pattern, that match; from `since` on and before `until`.
 
@@ -69,12 +70,14 @@ def history(
     with an archive alone, what the archive covers. Raises EventsLostError with the exact range if a part of
     the history asked for is gone; with `fail_on_gap=False` that is only noted in the log. Without `since`,
     history begins with the oldest event that still exists, and what lay before it is no gap.
+    `storage_options` are for an archive in an object store, beside what the environment says.
     """
     if broker is None and archive is None:
         raise ConfigError("history needs a broker, an archive, or both: history(spark, topic, archive=...)")
     if broker is not None and archive is None:
         archive = archive_beside(broker, RETRY_SECONDS)
     if archive is not None:
+        archive = folder_at(archive, storage_options)
         check_archive(archive)
     base = TICK_MIN if since is None else to_tick(since) - 1
     upto = TICK_MAX if until is None else to_tick(until) - 1
@@ -113,9 +116,9 @@ def _archive_frames(
     frames = []
     for root in archived.roots(TopicPattern.parse(query.columns.pattern)):
         scan = TableScan(archived, root, topics, query)
-        schema = _spark_struct(archived.layouts[root].schema)
         for files, condition, columns in scan.reads():
-            table = spark.read.schema(schema).parquet(*_paths(archived, files))
+            places = [archived.location(each) for each in files]
+            table = parquet_frame(spark, places, archived.layouts[root].schema)
             # Spark shows an alias in `explain(True)`, and plans nothing for it.
             frames.append(table.where(condition).selectExpr(*columns).alias(scan.description(files)))
         if scan.files:
@@ -126,17 +129,13 @@ def _archive_frames(
     return frames
 
 
-def _paths(archived: Snapshot, files: Sequence[DataFile]) -> list[str]:
-    return [str(archived.location(each).absolute()) for each in files]
-
-
 def _matched_frame(
     spark: SparkSession, archived: Snapshot, root: str, files: Sequence[DataFile], query: HistoryQuery
 ) -> DataFrame:
     """The rows for a selector that has no Spark SQL, say on a dynamic field: by the brokers' matcher."""
     pubends, described = list(archived.state.covered), archived.topics.described
     columns = archived.layouts[root].to_bytes()
-    paths = _paths(archived, files)
+    paths = [archived.location(each) for each in files]
 
     def batches(number: int) -> Iterator[pa.RecordBatch]:
         reader = TopicColumnReader(query.columns, lambda: described)
@@ -145,7 +144,7 @@ def _matched_frame(
         pattern = TopicPattern.parse(query.columns.pattern)
         for pubend in pubends:
             wanted = WantedRange(pubend, query.base, query.upto, pattern)
-            for batch in scan_files([Path(paths[number])], wanted, schemas, layout):
+            for batch in scan_files([paths[number]], wanted, schemas, layout):
                 if (chosen := reader.chosen(batch)) is not None:
                     yield reader.records(pubend, chosen)
 
@@ -164,8 +163,11 @@ def _live_frames(
     start, end = tail(pubends, covered, query.base, query.upto)
     if not end:
         return []
-    path = None if archived is None else str(archived.path.absolute())
-    options = SourceOptions(broker, query.columns.pattern, query.columns.selector, archive=path)
+    path = None if archived is None else archived.path.text
+    storage = {} if archived is None else archived.path.options
+    options = SourceOptions(
+        broker, query.columns.pattern, query.columns.selector, archive=path, storage=storage
+    )
     scan = SourceScan(options, query.columns)
     planner = Planner(scan)
     try:

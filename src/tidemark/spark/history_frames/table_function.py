@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidemark.errors import ConfigError
@@ -137,7 +136,7 @@ class HistoryCall:
             for pubend, upto in archived.state.covered.items()
             if base < min(self.upto, upto)
         ]
-        for item in archive_at(str(Path(self.archive).absolute())).rows(ranges, columns):
+        for item in archive_at(self.archive).rows(ranges, columns):
             if not isinstance(item, TickRange):
                 yield item
                 continue

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from tidemark.spark.archive.reader import Snapshot, snapshot
-from tidemark.spark.locations import check_archive
+from tidemark.spark.archive_scan.parquet_frames import parquet_frame
+from tidemark.spark.locations import Place, check_archive, folder_at
 from tidemark.spark.page_parts import Histogram
 from tidemark.spark.round_log import diary_files
 
@@ -23,6 +25,7 @@ _DIARY = (
     "at double, seconds double, events long, bytes long, file_bytes long, oldest long, newest long, "
     "held_bytes long"
 )
+_HEADERS = pa.schema([("_pubend", pa.string()), ("_tick", pa.int64()), ("_topic", pa.string())])
 _PERCENTILES = (0.5, 0.9, 0.99)
 
 
@@ -79,7 +82,7 @@ class ArchiveFigures:
         return asdict(self)
 
 
-def figures(spark: SparkSession, path: Path) -> ArchiveFigures:
+def figures(spark: SparkSession, path: Place) -> ArchiveFigures:
     """The figures of the archive at `path`. Raises ConfigError if there is none."""
     check_archive(path)
     archived = snapshot(path)
@@ -95,7 +98,7 @@ def figures(spark: SparkSession, path: Path) -> ArchiveFigures:
     over = _over_rounds(rounds)
     files = [each for some in archived.files.values() for each in some]
     return ArchiveFigures(
-        path=str(path),
+        path=archived.path.text,
         at=time.time(),
         events=sum(each.rows for each in files),
         event_bytes=archived.state.bytes,
@@ -113,16 +116,26 @@ def figures(spark: SparkSession, path: Path) -> ArchiveFigures:
 
 
 def _events(spark: SparkSession, archived: Snapshot) -> DataFrame | None:
-    """The headers of all events, by Spark's own Parquet reader."""
-    paths = [str(archived.location(each).absolute()) for some in archived.files.values() for each in some]
-    if not paths:
+    """The headers of all events."""
+    files = [archived.location(each) for some in archived.files.values() for each in some]
+    return parquet_frame(spark, files, _HEADERS) if files else None
+
+
+def _rounds(spark: SparkSession, path: Place) -> DataFrame | None:
+    files = diary_files(path)
+    if not files:
         return None
-    return spark.read.schema("_pubend string, _tick long, _topic string").parquet(*paths)
-
-
-def _rounds(spark: SparkSession, path: Path) -> DataFrame | None:
-    files = [str(each.absolute()) for each in diary_files(path)]
-    return spark.read.schema(_DIARY).json(files).where("at IS NOT NULL").cache() if files else None
+    reader = spark.read.schema(_DIARY)
+    if folder_at(path).mounted is not None:
+        lines = reader.json([each.text for each in files])
+    else:
+        contents = [each.folder.read(each.name) or b"" for each in files]
+        texts = [line.decode() for content in contents for line in content.splitlines()]
+        lines = spark.createDataFrame([(text,) for text in texts], "line string").selectExpr(
+            f"from_json(line, '{_DIARY}') AS said"
+        )
+        lines = lines.select("said.*")
+    return lines.where("at IS NOT NULL").cache()
 
 
 def _topics(events: DataFrame) -> tuple[TopicFigures, ...]:

@@ -1,4 +1,4 @@
-"""Rows that do not fit their topic: as events of a topic of their own, or as lines of JSON in a directory.
+"""Rows that do not fit their topic: as events of a topic of their own, or as lines of JSON in a folder.
 
 A dead letter has the topic that the row was meant for, the reason why it did not fit, and the row as JSON.
 Dead letters are staged and recorded with the batch that they are from, and so told of once, as its events
@@ -8,16 +8,13 @@ are published once.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.foreign.arrow.batches import from_record_batch
 from tidemark.message.schema import Schema
-from tidemark.storage.disk.atomic_file import sync_path
+from tidemark.spark.stores.folder import Folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +27,7 @@ REASON_CHARACTERS_MAX = 4 << 10
 
 
 def is_directory(dead_letter: str) -> bool:
-    """Is this the directory of dead letters, rather than their topic?"""
+    """Is this the folder of dead letters, rather than their topic?"""
     return "/" in dead_letter
 
 
@@ -45,15 +42,11 @@ def letter(row: pa.RecordBatch, topic: str, reason: str, dead_topic: str, publis
     return EventBatch.parse(from_record_batch(records, LETTER, dead_topic, publisher=publisher).data)
 
 
-def write_letters(directory: Path, name: str, batches: Iterable[EventBatch]) -> None:
+def write_letters(folder: Folder, name: str, batches: Iterable[EventBatch]) -> None:
     """Write dead letters into the file of this name, which is replaced if it exists, and sync it."""
-    directory.mkdir(parents=True, exist_ok=True)
-    draft = directory / f".{name}.{uuid4().hex}"
-    with draft.open("w", encoding="utf-8") as file:
-        for batch in batches:
-            for row in range(batch.count):
-                file.write(json.dumps(LETTER.decode(batch.message(row)), ensure_ascii=False) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(directory / f"{name}.jsonl")
-    sync_path(directory)
+    lines = [
+        json.dumps(LETTER.decode(batch.message(row)), ensure_ascii=False)
+        for batch in batches
+        for row in range(batch.count)
+    ]
+    folder.replace(f"{name}.jsonl", "".join(f"{line}\n" for line in lines).encode())

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from pathlib import Path
 from typing import Protocol
 from uuid import uuid4
 
@@ -19,6 +18,7 @@ from tidemark.errors import ConfigError, RefusedError, StorageError
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.schema import Schema
 from tidemark.spark.connections import CONNECT_SECONDS_MAX, RetryingClient
+from tidemark.spark.locations import folder_at
 from tidemark.spark.options import SinkOptions
 from tidemark.spark.sink.dead_letters import LETTER, write_letters
 from tidemark.spark.sink.staging import BatchRecord, StagedFile, Staging, in_order
@@ -124,7 +124,8 @@ class BrokerPublisher:
             assert self._options.dead_letter is not None
             dead = (batch for batch, is_dead in _staged(staging, record) if is_dead)
             # The name is that of the record, so that a batch that is published again has the same file.
-            write_letters(Path(self._options.dead_letter), f"{record.publisher}-{record.batch}", dead)
+            folder = folder_at(self._options.dead_letter, self._options.storage)
+            write_letters(folder, f"{record.publisher}-{record.batch}", dead)
 
 
 def _staged(staging: Staging, record: BatchRecord) -> Iterator[tuple[EventBatch, bool]]:
@@ -158,7 +159,7 @@ def _publish(broker: RetryingClient, group: list[EventBatch], sequence: int, sta
             raise
         raise error.with_reason(
             f"{error.reason}. The broker has forgotten what was published before: it has lost its disk, or "
-            f"is another one. To go on as a new publisher remove {staging.path}"
+            f"is another one. To go on as a new publisher remove {staging.folder}"
         ) from None
 
 

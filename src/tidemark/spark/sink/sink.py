@@ -39,7 +39,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 from uuid import uuid4
@@ -52,12 +51,13 @@ from pyspark.sql.types import StructType
 from tidemark.errors import ConfigError
 from tidemark.message.foreign.arrow.types import from_arrow_schema
 from tidemark.message.schema import Schema
-from tidemark.spark.locations import staging_beside
+from tidemark.spark.locations import folder_at, staging_beside
 from tidemark.spark.options import SinkOptions
 from tidemark.spark.sink.dead_letters import is_directory
 from tidemark.spark.sink.publishing import BrokerPublisher, commit, declare_dead_letters, topic_schema
 from tidemark.spark.sink.row_encoder import RowEncoder, check_fit
 from tidemark.spark.sink.staging import NO_TOPIC, StagedFile, Staging
+from tidemark.spark.stores.folder import Folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,21 +96,21 @@ class Sink:
     @property
     def batch_write(self) -> SinkQuery:
         """The name and place of a batch write."""
-        base = self.options.staging or str(Path(tempfile.gettempdir()) / "tidemark-staging")
-        return SinkQuery(self.job, base)
+        base = self.options.staging or f"{tempfile.gettempdir()}/tidemark-staging"
+        return SinkQuery(self.job, folder_at(base, self.options.storage))
 
 
 @dataclass(frozen=True, slots=True)
 class SinkQuery:
-    """A query or job: its name, and the directory in which it stages."""
+    """A query or job: its name, and the folder in which it stages."""
 
     name: str
-    base: str
+    base: Folder
 
     @property
     def staging(self) -> Staging:
-        """The staging directory of the query or job."""
-        return Staging(Path(self.base) / quote(self.name, safe=""))
+        """The staging folder of the query or job."""
+        return Staging(self.base / quote(self.name, safe=""))
 
 
 def checked_sink(
@@ -179,10 +179,10 @@ class StreamSink(DataSourceStreamArrowWriter):  # type: ignore[misc]  # likewise
         query = SinkQuery(TaskContext.get().getLocalProperty("sql.streaming.queryId"), self._base())
         return StagedMessage(query, self._sink.stage(query, _partition(), iterator))
 
-    def _base(self) -> str:
+    def _base(self) -> Folder:
         """Where rows are staged: as an option says, or the setting that Spark tells its tasks."""
         if self._sink.options.staging is not None:
-            return self._sink.options.staging
+            return folder_at(self._sink.options.staging, self._sink.options.storage)
         checkpoints = TaskContext.get().getLocalProperty(_CHECKPOINTS)
         if not checkpoints:
             raise ConfigError(
@@ -190,7 +190,7 @@ class StreamSink(DataSourceStreamArrowWriter):  # type: ignore[misc]  # likewise
                 f"{_CHECKPOINTS}, also says where rows are staged",
                 key="checkpointLocation",
             )
-        return staging_beside(checkpoints)
+        return folder_at(staging_beside(checkpoints), self._sink.options.storage)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publish what was staged; called on the driver when all tasks of a batch are done."""
@@ -219,5 +219,4 @@ def _parts(messages: Iterable[WriterCommitMessage | None]) -> list[StagedFile]:
 
 
 def _forget(staging: Staging) -> None:
-    if staging.path.is_dir():
-        staging.remove()
+    staging.remove()

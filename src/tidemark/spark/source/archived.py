@@ -7,12 +7,12 @@ read whole ranges as record batches without the broker.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidemark.errors import TranslationError
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.topic_selector import TopicSelector
+from tidemark.spark.locations import Place
 from tidemark.spark.source.partitions import TickRange
 from tidemark.spark.topic_columns import TopicColumns
 from tidemark.ticks import TICK_MIN
@@ -84,7 +84,7 @@ class NoArchive:
 class DeltaArchive:
     """The archive at a path, as `spark.archive.reader` and `spark.archive_scan` read it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: Place) -> None:
         self._path = path
 
     def gaps(self, pubend: str, base: int, upto: int) -> list[Range]:
@@ -112,7 +112,7 @@ class DeltaArchive:
         """
         from tidemark.spark.archive_scan.slices import current_snapshot, slices
 
-        archived = current_snapshot(Path(self._path))
+        archived = current_snapshot(self._path)
         return [
             SizedRange(TickRange(each.pubend, each.base, each.upto), each.bytes)
             for whole in ranges
@@ -129,7 +129,7 @@ class DeltaArchive:
         from tidemark.spark.archive_scan.columnar import ColumnarReader
         from tidemark.spark.archive_scan.slices import current_snapshot, slices
 
-        archived = current_snapshot(Path(self._path))
+        archived = current_snapshot(self._path)
         try:
             reader = ColumnarReader(columns, archived)
         except TranslationError:
@@ -145,6 +145,6 @@ class DeltaArchive:
                     yield TickRange(each.pubend, each.base, each.upto)
 
 
-def archive_at(path: str | None) -> SourceArchive:
-    """The archive at a path; `NoArchive` without one."""
+def archive_at(path: Place | None) -> SourceArchive:
+    """The archive at a location; `NoArchive` without one."""
     return NoArchive() if path is None else DeltaArchive(path)

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from tidemark.spark.options import source_options
 from tidemark.spark.source.partitions import ArchivedRanges, TickRange
 from tidemark.spark.source.scan import Partition, Planner, SourceScan, located, topic_columns_of
+from tidemark.spark.stores.folder import Folder
 
 
 def explain(**options: Any) -> str:
@@ -28,21 +28,20 @@ def explain(**options: Any) -> str:
         f"  selector: {columns.selector or 'all events'}",
         f"  columns: {', '.join(columns.names)}",
     ]
-    if found.archive is not None:
-        lines.append(f"  archive: {_archived(scan, found.archive, parts)}")
+    if found.archive_folder is not None:
+        lines.append(f"  archive: {_archived(scan, found.archive_folder, parts)}")
     live = [each for each in parts if isinstance(each, TickRange)]
     lines.append(f"  broker: {len(live)} partitions of {len({each.pubend for each in live})} pubends")
     return "\n".join(lines)
 
 
-def _archived(scan: SourceScan, path: str, parts: list[Partition]) -> str:
+def _archived(scan: SourceScan, folder: Folder, parts: list[Partition]) -> str:
     from tidemark.errors import TranslationError
     from tidemark.spark.archive_scan.columnar import ColumnarReader
     from tidemark.spark.archive_scan.slices import current_snapshot, slices
 
-    archived = current_snapshot(Path(path))
-    there = {str(archived.location(each).absolute()): each.bytes
-             for files in archived.files.values() for each in files}  # fmt: skip
+    archived = current_snapshot(folder)
+    there = {archived.location(each): each.bytes for files in archived.files.values() for each in files}
     groups = [each for each in parts if isinstance(each, ArchivedRanges)]
     read = {
         file

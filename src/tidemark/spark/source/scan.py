@@ -10,12 +10,12 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidemark.errors import TidemarkError
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.connections import CONNECT_SECONDS_MAX, BrokerReader, kept_client, retrying_client
-from tidemark.spark.locations import check_archive
+from tidemark.spark.locations import check_archive, folder_at
 from tidemark.spark.options import SourceOptions
 from tidemark.spark.source.archived import ARCHIVE_PART_BYTES, ReleasedHistory, archive_at
 from tidemark.spark.source.offsets import (
@@ -56,7 +56,7 @@ def archive_beside(broker: str, retry_seconds: float) -> str | None:
     """The path of the archive that these brokers know of, if it can be read from here; else None."""
     with retrying_client(broker, min(CONNECT_SECONDS_MAX, retry_seconds)) as client:
         paths: list[str] = list(dict.fromkeys(client.archives()))
-    here = [path for path in paths if Path(path).is_dir()]
+    here = [path for path in paths if _is_here(path)]
     if len(here) == 1:
         return here[0]
     if paths:
@@ -64,6 +64,14 @@ def archive_beside(broker: str, retry_seconds: float) -> str | None:
             "%s is not here: what was let go is not read; name it with `archive`", " or ".join(paths)
         )
     return None
+
+
+def _is_here(path: str) -> bool:
+    """Can the archive at a path or URL be read from here?"""
+    try:
+        return folder_at(path).exists()
+    except TidemarkError:
+        return False
 
 
 def located(options: SourceOptions) -> SourceOptions:
@@ -75,8 +83,8 @@ def located(options: SourceOptions) -> SourceOptions:
 
 def topic_columns_of(options: SourceOptions) -> TopicColumns:
     """The columns of a query on the topics there are now. Raises ConfigError or SelectorError."""
-    if options.archive is not None:
-        check_archive(options.archive)
+    if options.archive_folder is not None:
+        check_archive(options.archive_folder)
     with retrying_client(options.broker, min(CONNECT_SECONDS_MAX, options.retry_seconds)) as broker:
         return make_topic_columns(
             broker.topics(),
@@ -113,7 +121,7 @@ class SourceScan:
             if isinstance(part, TickRange):
                 yield from self._rows(broker, [part])
                 return
-            for item in archive_at(self.options.archive).rows(part.ranges, self.topic_columns):
+            for item in archive_at(self.options.archive_folder).rows(part.ranges, self.topic_columns):
                 if isinstance(item, TickRange):
                     yield from self._rows(broker, [item])
                 else:
@@ -133,7 +141,7 @@ class SourceScan:
 
     def _rows(self, broker: BrokerReader, parts: Sequence[TickRange]) -> Iterator[pa.RecordBatch]:
         column_reader = TopicColumnReader(self.topic_columns, broker.topics)
-        reader = self.reader(broker, archive_at(self.options.archive), column_reader)
+        reader = self.reader(broker, archive_at(self.options.archive_folder), column_reader)
         for part in parts:
             for item in reader.read(part):
                 if not isinstance(item, LostRange):
@@ -163,7 +171,7 @@ class Planner:
         self._wanted = scan.wanted
         self._columns = scan.topic_columns
         self._broker = retrying_client(scan.options.broker, scan.options.retry_seconds)
-        self._archive = archive_at(scan.options.archive)
+        self._archive = archive_at(scan.options.archive_folder)
         column_reader = TopicColumnReader(scan.topic_columns, self._broker.topics)
         self._reader = scan.reader(self._broker, self._archive, column_reader)
         #: the token beyond which nothing is read, in a query that reads only what was there when it started

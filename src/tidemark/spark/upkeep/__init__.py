@@ -2,5 +2,5 @@
 
 `erasure.Erasure` says what is to be erased, and `erasing.erase_from` does it, file by file, as tasks of a
 Spark job or in this process. `verifying.verify` compares the archive with what brokers still hold, and reads
-every file. Both are resumable and leave a report.
+every file. `backfilling.backfill` puts files or a table into a topic. All are resumable and leave a report.
 """

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tidemark.errors import ConfigError
@@ -18,7 +17,7 @@ from tidemark.spark.archive.state import load_topics
 from tidemark.spark.archive.status import writing_process
 from tidemark.spark.connections import ArchiveBrokers, urls_of
 from tidemark.spark.engine.tasks import SessionLender
-from tidemark.spark.locations import check_archive
+from tidemark.spark.locations import Place, check_archive
 from tidemark.spark.upkeep.erasing import erase_pending
 from tidemark.spark.upkeep.erasure import ErasedEvents, Erasure, load_erasures, new_erasure, save_erasure
 from tidemark.ticks import TICK_MIN
@@ -41,7 +40,7 @@ class ErasureReport:
 
 
 def erase(
-    path: Path,
+    path: Place,
     broker: str | Sequence[str],
     topic: str,
     where: str,
@@ -85,5 +84,5 @@ def erase(
     return ErasureReport(found, held)
 
 
-def _now(path: Path, erasure: Erasure) -> Erasure:
+def _now(path: Place, erasure: Erasure) -> Erasure:
     return next(each for each in load_erasures(path) if each.id == erasure.id)

@@ -11,12 +11,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tidemark.matching.topics import TopicPattern
 from tidemark.spark.archive.compaction import GRACE_SECONDS, MaintainedArchive, ended
@@ -25,11 +23,11 @@ from tidemark.spark.archive.part import PartResult
 from tidemark.spark.archive.rows import to_events
 from tidemark.spark.archive.scan import pieces
 from tidemark.spark.archive.state import ArchiveTopics, load_topics
-from tidemark.spark.archive.table import ArchiveTable, DataFile, disk_errors, file_name, folder_of
+from tidemark.spark.archive.table import ArchiveTable, DataFile, file_name, folder_of
 from tidemark.spark.archive.writer import FileWriter
 from tidemark.spark.engine.tasks import SessionLender, run_tasks
+from tidemark.spark.stores.folder import Folder
 from tidemark.spark.upkeep.erasure import ErasedEvents, Erasure, load_erasures, save_erasure
-from tidemark.storage.disk.atomic_file import sync_path
 from tidemark.ticks import TICK_MIN
 from tidemark.wire.answers import TopicStatus
 
@@ -43,7 +41,7 @@ _ERASED = "tidemark.erased"
 class EraseTask:
     """A file that may have events of an erasure; Spark carries it to wherever the task runs."""
 
-    path: str
+    path: Folder
     root: str
     #: the columns of the table, as an Arrow schema in bytes
     layout: bytes
@@ -95,9 +93,8 @@ def _erase_files(
     sessions: SessionLender | None,
 ) -> Erasure:
     layout = table.layout.to_bytes()
-    path = str(archive.path.absolute())
     tasks = [
-        EraseTask(path, table.root, layout, each.name, _successor(each), erasure, topics.described)
+        EraseTask(archive.path, table.root, layout, each.name, _successor(each), erasure, topics.described)
         for each in files
     ]
     made = run_tasks(tasks, rewrite, PartResult.from_json, sessions)
@@ -121,12 +118,12 @@ def rewrite(task: EraseTask) -> PartResult:
 
     The result has how many events were left out, and the new file; neither, if there are none.
     """
-    folder = folder_of(Path(task.path), task.root)
+    folder = folder_of(task.path, task.root)
     layout = ArchiveLayout.from_bytes(task.layout)
     topics = ArchiveTopics(task.topics)
     erased = ErasedEvents(task.erasure, topics)
-    at = folder / task.name
-    with disk_errors(at), pq.ParquetFile(at) as parquet:
+    at = folder.file(task.name)
+    with at.errors(), at.parquet() as parquet:
         groups = range(parquet.num_row_groups)
         kept = [_kept(parquet.read_row_group(group), erased, topics, layout) for group in groups]
         count = parquet.metadata.num_rows - sum(int(pc.sum(each).as_py() or 0) for each in kept)
@@ -134,12 +131,12 @@ def rewrite(task: EraseTask) -> PartResult:
             return PartResult()
         if count == parquet.metadata.num_rows:
             return PartResult(events=count)
-        writer = FileWriter(Path(task.path), task.root, task.new_name, layout.schema)
+        writer = FileWriter(task.path, task.root, task.new_name, layout.schema)
         try:
             for group, mask in zip(groups, kept, strict=True):
                 writer.add(_laid_out(parquet.read_row_group(group), layout).filter(mask))
             made = writer.close()
-            sync_path(folder)
+            folder.sync()
         except BaseException:
             writer.discard()
             raise
@@ -178,7 +175,7 @@ def _remove_files(archive: MaintainedArchive, erasure: Erasure) -> None:
     for root, names in erasure.replaced.items():
         folder = folder_of(archive.path, root)
         for name in names:
-            (folder / name).unlink(missing_ok=True)
-        if folder.is_dir():
-            sync_path(folder)
+            folder.remove(name)
+        if folder.exists():
+            folder.sync()
     save_erasure(archive.path, replace(erasure, gone_at=time.time()))

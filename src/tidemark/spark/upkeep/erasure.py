@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -20,9 +19,8 @@ from tidemark.errors import DamagedError
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools
 from tidemark.spark.archive.state import FOLDER, ArchiveTopics
+from tidemark.spark.locations import Place, folder_at
 from tidemark.spark.topic_columns import TopicColumnReader, make_topic_columns
-from tidemark.storage.disk.atomic_file import replace_file
-from tidemark.storage.disk.real_disk import RealDisk
 from tidemark.ticks import TICK_MIN
 
 ERASURES = "erasures"
@@ -70,24 +68,27 @@ def new_erasure(topic: str, where: str, upto: Mapping[str, int], now: float) -> 
     return Erasure(uuid4().hex[:12], topic, where, dict(upto), now)
 
 
-def save_erasure(path: Path, erasure: Erasure) -> None:
+def save_erasure(path: Place, erasure: Erasure) -> None:
     """Write or replace an erasure; it is on the platter when this returns."""
     name = f"{erasure.id}.json"
-    replace_file(RealDisk(path / FOLDER / ERASURES), name, [json.dumps(erasure.to_json()).encode()])
+    (folder_at(path) / FOLDER / ERASURES).replace(name, json.dumps(erasure.to_json()).encode())
 
 
-def load_erasures(path: Path) -> list[Erasure]:
+def load_erasures(path: Place) -> list[Erasure]:
     """All erasures of an archive, the oldest first. Raises DamagedError."""
     found = []
-    for file in (path / FOLDER / ERASURES).glob("*.json"):
+    folder = folder_at(path) / FOLDER / ERASURES
+    for file in folder.files():
+        if not file.name.endswith(".json"):
+            continue
         try:
-            said = json.loads(file.read_text())
+            said = json.loads(folder.read(file.name) or b"")
             said.pop("stage")
             said["replaced"] = {root: tuple(names) for root, names in said["replaced"].items()}
             found.append(Erasure(**said))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             reason = "is damaged: restore it from a copy, or remove it and erase again"
-            raise DamagedError(reason, path=str(file), offset=0) from error
+            raise DamagedError(reason, path=folder.at(file.name), offset=0) from error
     return sorted(found, key=lambda each: (each.asked_at, each.id))
 
 

@@ -11,13 +11,11 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tidemark import sync
 from tidemark.errors import TidemarkError
@@ -31,9 +29,11 @@ from tidemark.spark.archive.reader import gaps, read, snapshot
 from tidemark.spark.archive.rows import to_events
 from tidemark.spark.archive.scan import pieces
 from tidemark.spark.archive.state import load_topics
-from tidemark.spark.archive.table import DataFile, disk_errors, folder_of
+from tidemark.spark.archive.table import DataFile, folder_of
 from tidemark.spark.connections import ArchiveBrokers, urls_of
 from tidemark.spark.engine.tasks import SessionLender, run_tasks
+from tidemark.spark.locations import Place
+from tidemark.spark.stores.folder import Folder
 from tidemark.spark.upkeep.erasure import ErasedEvents, load_erasures
 from tidemark.ticks import TICK_MIN
 
@@ -86,7 +86,7 @@ class Verification:
 class FileTask:
     """A file to read, and what the table's log says of it."""
 
-    path: str
+    path: Folder
     root: str
     layout: bytes
     name: str
@@ -98,21 +98,20 @@ class FileTask:
 class RangeTask:
     """A range to compare."""
 
-    path: str
+    path: Folder
     fetch: FetchTask
 
 
-def verify(path: Path, broker: str | Sequence[str] | None, sessions: SessionLender | None) -> Verification:
+def verify(path: Place, broker: str | Sequence[str] | None, sessions: SessionLender | None) -> Verification:
     """Compare the archive at `path` with brokers, and read all its files; with `sessions` by a Spark job."""
     archived = snapshot(path)
-    where = str(path.absolute())
     file_tasks = [
-        file_task(path, each, archived.layouts[root])
+        file_task(archived.path, each, archived.layouts[root])
         for root, files in archived.files.items()
         for each in files
     ]
     ranges, away = ([], {}) if broker is None else _ranges(archived.state.covered, broker)
-    range_tasks = [RangeTask(where, each) for each in ranges]
+    range_tasks = [RangeTask(archived.path, each) for each in ranges]
     files = run_tasks(file_tasks, check_file, Checked.from_json, sessions if file_tasks else None)
     compared = run_tasks(range_tasks, compare_range, Checked.from_json, sessions if range_tasks else None)
     return Verification(
@@ -125,10 +124,9 @@ def verify(path: Path, broker: str | Sequence[str] | None, sessions: SessionLend
     )
 
 
-def file_task(path: Path, file: DataFile, layout: ArchiveLayout) -> FileTask:
+def file_task(path: Folder, file: DataFile, layout: ArchiveLayout) -> FileTask:
     """The task that reads a file of the archive at `path`."""
-    where = str(path.absolute())
-    return FileTask(where, file.root, layout.to_bytes(), file.name, file.rows, file.ticks)
+    return FileTask(path, file.root, layout.to_bytes(), file.name, file.rows, file.ticks)
 
 
 def _ranges(covered: Any, broker: str | Sequence[str]) -> tuple[list[FetchTask], dict[str, str]]:
@@ -149,7 +147,7 @@ def _ranges(covered: Any, broker: str | Sequence[str]) -> tuple[list[FetchTask],
 def compare_range(task: RangeTask) -> Checked:
     """Compare a range of the archive with what the broker has."""
     fetch = task.fetch
-    path = Path(task.path)
+    path = task.path
     topics = load_topics(path)
     erased = [ErasedEvents(each, topics) for each in load_erasures(path) if each.stage != "asked"]
     at_broker, in_archive = _Digest(), _Digest()
@@ -183,13 +181,13 @@ def compare_range(task: RangeTask) -> Checked:
 
 def check_file(task: FileTask) -> Checked:
     """Read a file whole, and compare it with what the table's log says."""
-    folder = folder_of(Path(task.path), task.root)
+    folder = folder_of(task.path, task.root)
     what = f"{task.root}/{task.name}"
     layout = ArchiveLayout.from_bytes(task.layout)
-    schemas = load_topics(Path(task.path)).schemas
+    schemas = load_topics(task.path).schemas
     rows = 0
     try:
-        with disk_errors(folder / task.name), pq.ParquetFile(folder / task.name) as parquet:
+        with folder.errors(task.name), folder.file(task.name).parquet() as parquet:
             for group in range(parquet.num_row_groups):
                 some = parquet.read_row_group(group)
                 table = laid_out(

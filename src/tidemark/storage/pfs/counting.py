@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from tidemark.storage.pfs.reading import Stretch
+from tidemark.storage.pfs.reading import Stretch, StretchSource
 from tidemark.storage.pfs.record import Ids, Index
 from tidemark.ticks import TICK_MAX, TICK_MIN, Tick, Ticks
 
@@ -35,15 +34,6 @@ class CountedMatches:
     oldest: Tick | None = None
     #: False if there may be more, because the PFS has lost what matched, or does not know the bytes of it
     is_exact: bool = True
-
-
-class CountedStream(Protocol):
-    """Where the stretches to be counted come from: a `FilteredStream`."""
-
-    last: Tick | None
-
-    def stretch(self, tick: Tick, subscribers: Ids) -> Stretch | None:
-        """Returns the first known stretch beyond `tick` for these subscribers; None if there is none."""
 
 
 @dataclass(slots=True)
@@ -115,7 +105,7 @@ class _Walk:
 class OwedCounts:
     """The counts of the subscribers of one pubend."""
 
-    def __init__(self, stream: CountedStream) -> None:
+    def __init__(self, stream: StretchSource) -> None:
         self._stream = stream
         #: subscriber -> what was counted for it; the one that was not asked for the longest is dropped first
         self._counts: OrderedDict[int, _Count] = OrderedDict()

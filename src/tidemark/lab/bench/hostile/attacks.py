@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from tidemark.lab.bench.hostile.bare_client import BareClient
-from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
+from tidemark.message.batches.batch import EVENT_BYTES_MAX, BatchBuilder, EventBatch, Shape
 from tidemark.message.schema import Schema
 from tidemark.ticks import TICK_LAST, CheckpointToken
 from tidemark.wire import answers
 from tidemark.wire.codec import encode
 from tidemark.wire.frames import Ack, Ask, Fetch, Publish, Subscribe, Topic
-from tidemark.wire.limits import FRAME_BYTES_MAX
+from tidemark.wire.limits import PUBLISH_BYTES_MAX
 
 PUBEND = "main"
 NUMBERS = Schema.parse("[n: long, payload: bytes]")
@@ -51,8 +51,9 @@ class Sizes:
     names: int
 
 
-FULL = Sizes(100_000, 200, 2_800, 600, 1 << 20, 65_536, 60, FRAME_BYTES_MAX - 8, 200_000, 60_000)
-QUICK = Sizes(10_000, 20, 2_800, 100, 64 << 10, 4_096, 20, 1 << 20, 20_000, 6_000)
+#: As large as a broker takes it: a batch, what a batch names, and an event.
+FULL = Sizes(100_000, 200, 2_800, 600, EVENT_BYTES_MAX - 64, 65_536, 60, PUBLISH_BYTES_MAX, 50_000, 1_200)
+QUICK = Sizes(10_000, 20, 2_800, 100, 64 << 10, 4_096, 20, 1 << 20, 20_000, 1_200)
 TINY = Sizes(20, 2, 10, 3, 1 << 10, 8, 2, 1 << 10, 10, 10)
 
 
@@ -217,7 +218,7 @@ async def publishers(attack: Attack) -> None:
 
 
 async def unfinished(attack: Attack) -> None:
-    """Send frames of nearly 16 MiB without their last byte, each on a connection of its own."""
+    """Send frames of nearly 4 MiB without their last byte, each on a connection of its own."""
     whole = b"".join(
         bytes(piece)
         for piece in encode(

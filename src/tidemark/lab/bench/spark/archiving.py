@@ -161,6 +161,6 @@ def _characters_read(pid: int) -> int:
 def _plain(testbed: SparkTestbed) -> DataFrame:
     """Returns a plain Parquet scan of the same files with the same columns."""
     taken = snapshot(archive_of(testbed))
-    paths = [str(taken.location(each).absolute()) for files in taken.files.values() for each in files]
+    paths = [taken.location(each).text for files in taken.files.values() for each in files]
     columns = ("n", "sent", "kind", "payload", "_pubend", "_tick", "_topic", "_publisher")
     return testbed.spark.read.parquet(*paths).selectExpr(*columns, "timestamp_micros(_tick) AS _time")

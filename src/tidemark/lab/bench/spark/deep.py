@@ -177,7 +177,7 @@ def _job(spark: SparkSession, path: Path, events: int, number: int) -> float:
     """Returns the seconds of a Spark job that finds and sorts the events of one subscriber."""
     found = snapshot(path)
     wanted = ReturningSubscriber(number, events, "", 1)
-    files = [str(found.location(each).absolute()) for some in found.files.values() for each in some]
+    files = [found.location(each).text for some in found.files.values() for each in some]
     frame = spark.read.parquet(*files).where(wanted.selector).orderBy("_tick")
     began = monotonic()
     rows = frame.toArrow()

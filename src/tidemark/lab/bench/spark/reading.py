@@ -48,11 +48,15 @@ def _batch(testbed: SparkTestbed) -> Section:
         memory=to_nowhere(rows_from_memory(testbed)),
         selected=to_nowhere(quarter),
     )
+    before = testbed.broker.cpu_seconds
+    to_nowhere(frame)()
+    of_broker = testbed.broker.cpu_seconds - before
     case = f"{events:,} events"
     return Section(
         "batch read from a broker",
         [
             *rate(case, events, taken["read"], "rows", ROWS_A_SECOND),
+            Measurement(case, "CPU of the broker", of_broker * 1e6 / events, "s/million"),
             Measurement(
                 case,
                 "against memory",

@@ -1,0 +1,171 @@
+"""Trust: what a neighbour may say, by its place in the layout (docs/security.md, docs/traps.md 27).
+
+A broker that has proved its name is believed in what only it can know: of its own subscribers, of hosts
+behind it, and of pubends that come from its side. It is not believed beyond that.
+
+- A number that leaps is refused, and the link ends: incarnations, and the versions and sequences that count
+  from them, grow by one with each start of a broker, and by INCARNATIONS_MAX at most when one is restored; an
+  epoch is a time of day, or follows the one that was known; nobody has heard what was never said. No honest
+  broker comes to such numbers, and after one there would be no room for those of honest brokers.
+- What a neighbour says of a host that is not behind it counts for nothing. That does not end the link: the
+  neighbour may go by another layout for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.overlay.overlay import Overlay
+from tidemark.broker.turn import Turn
+from tidemark.errors import NeighbourError
+from tidemark.wire.frames import (
+    Claim,
+    Heard,
+    Hello,
+    Interest,
+    Knowledge,
+    Links,
+    Nack,
+    PeerFrame,
+    Release,
+    ReleaseRow,
+    Unfollow,
+)
+from tidemark.wire.limits import EPOCHS_AHEAD_US, INCARNATION_MAX, INCARNATIONS_MAX
+
+#: Versions and sequences of a life count up from its incarnation, shifted by so many bits.
+LIFE_BITS = 32
+#: An incarnation of which nothing was known before is at most this: a restored broker comes to no higher one.
+FIRST_MAX = INCARNATION_MAX // 2 + 1
+#: Sequences of one life that may be missed.
+ROWS_MISSED_MAX = 1 << 31
+
+
+class KnownEpochs(Protocol):
+    """The epochs of subscriptions; `Handover` is the implementation."""
+
+    def known_epoch(self, name: str) -> int:
+        """Return the highest epoch of a subscription that this broker knows; 0 if it knows none."""
+
+
+class SaidRows(Protocol):
+    """What this broker has reported of itself; `ReleaseReports` is the implementation."""
+
+    @property
+    def last_said(self) -> int:
+        """The highest sequence under which this broker can have reported in this life."""
+
+
+class Trust:
+    """Looks at the frames of neighbours before any other part of the broker hears them."""
+
+    def __init__(
+        self, config: BrokerConfig, overlay: Overlay, claims: KnownEpochs, said: SaidRows, turn: Turn
+    ) -> None:
+        self._me = config.name
+        self._incarnation = config.incarnation
+        self._overlay = overlay
+        self._claims = claims
+        self._said = said
+        self._turn = turn
+        #: host -> the highest sequence of a row of it that came, of whichever pubend
+        self._sequences: dict[str, int] = {}
+
+    def look(self, peer: str, frame: PeerFrame) -> None:
+        """Raise FrameError if `peer` says what no honest broker says. Changes nothing but counters."""
+        with self._turn.looking:
+            self._look(peer, frame)
+
+    def _look(self, peer: str, frame: PeerFrame) -> None:
+        match frame:
+            case Hello(broker, incarnation):
+                known = self._overlay.last_life(peer)
+                if broker != peer:
+                    raise self._lie(f"{peer!r} introduces itself as {broker!r}")
+                self._check_life(peer, peer, incarnation, known)
+            case Interest(version=version) | Unfollow(version=version) | Nack(version=version):
+                self._check_version(peer, version)
+            case Knowledge(pubend, version=version):
+                if version >> LIFE_BITS > self._incarnation:
+                    raise self._lie(
+                        f"{peer!r} knows {pubend!r} for version {version} of the interest here, "
+                        "which was never said"
+                    )
+            case Links(broker):
+                if broker != peer:
+                    raise self._lie(f"{peer!r} tells which links of {broker!r} are up")
+            case Release(_, rows):
+                for row in rows:
+                    self._check_row(peer, row)
+            case Claim():
+                self._check_claim(peer, frame)
+            case Heard(_, host, sequence):
+                if host == self._me and sequence > self._said.last_said:
+                    raise self._lie(f"{peer!r} has heard the sequence {sequence}, which was never said")
+            case _:
+                pass  # nothing in it can leap
+
+    def believed(self, peer: str, pubend: str, rows: Iterable[ReleaseRow]) -> list[ReleaseRow]:
+        """A neighbour tells how far hosts are; return the rows that count: those of hosts behind it."""
+        return [row for row in rows if self._is_believed(peer, pubend, row)]
+
+    def _is_believed(self, peer: str, pubend: str, row: ReleaseRow) -> bool:
+        if row.host == self._me:
+            return False  # a row of this broker that has gone in a circle
+        if not self._overlay.routing.is_behind(pubend, row.host, peer):
+            self._turn.counters["frames_misplaced"] += 1
+            return False
+        if row.sequence > self._sequences.get(row.host, 0):
+            self._sequences[row.host] = row.sequence
+        return True
+
+    def may_answer(self, pubend: str, peer: str) -> bool:
+        """Return whether a neighbour can have heard from a pubend: the pubend is on its side."""
+        if self._overlay.routing.is_towards(pubend, peer):
+            return True
+        self._turn.counters["frames_misplaced"] += 1
+        return False
+
+    def keep_only(self, brokers: tuple[str, ...]) -> None:
+        """The layout has only these brokers now."""
+        self._sequences = {host: last for host, last in self._sequences.items() if host in brokers}
+
+    def _lie(self, reason: str) -> NeighbourError:
+        """Return the error for what no honest broker says, and count it."""
+        self._turn.counters["neighbours_refused"] += 1
+        return NeighbourError(reason)
+
+    def _check_version(self, peer: str, version: int) -> None:
+        life = self._overlay.last_life(peer)
+        if version >> LIFE_BITS > life:
+            raise self._lie(
+                f"{peer!r} speaks of version {version} of its interest, and is in its life {life}"
+            )
+
+    def _check_row(self, peer: str, row: ReleaseRow) -> None:
+        known = self._sequences.get(row.host, 0)
+        life, known_life = row.sequence >> LIFE_BITS, known >> LIFE_BITS
+        if row.host == peer and life > self._overlay.last_life(peer):
+            raise self._lie(
+                f"{peer!r} reports of itself under the sequence {row.sequence}, which is of another life"
+            )
+        if life == known_life and row.sequence - known > ROWS_MISSED_MAX:
+            raise self._lie(
+                f"{peer!r} reports of {row.host!r} under the sequence {row.sequence} after {known}"
+            )
+        self._check_life(peer, row.host, life, max(known_life, self._overlay.last_life(row.host)))
+
+    def _check_life(self, peer: str, broker: str, life: int, known: int) -> None:
+        if life > (known + INCARNATIONS_MAX if known else FIRST_MAX):
+            raise self._lie(
+                f"{peer!r} says that {broker!r} is in its life {life}, and {known} was the last known"
+            )
+
+    def _check_claim(self, peer: str, claim: Claim) -> None:
+        known = self._claims.known_epoch(claim.name)
+        if claim.epoch > max(self._turn.wall + EPOCHS_AHEAD_US, known + 1):
+            raise self._lie(
+                f"{peer!r} tells of the epoch {claim.epoch} of {claim.name!r}, and {known} was the last known"
+            )

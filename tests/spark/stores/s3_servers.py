@@ -1,0 +1,91 @@
+"""S3 servers as processes of their own, for the length of a `with` block."""
+
+from __future__ import annotations
+
+import http.client
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.ports import free_ports
+from tests.waiting import PATIENCE_SECONDS
+
+BUCKET = "bucket"
+SECRET = "a-secret-that-nobody-may-see"
+
+
+def options_at(url: str) -> dict[str, str]:
+    """The storage options with which a server at this URL is reached."""
+    return {
+        "aws_access_key_id": "somebody",
+        "aws_secret_access_key": SECRET,
+        "aws_region": "us-east-1",
+        "aws_endpoint": url,
+        "aws_allow_http": "true",
+    }
+
+
+class S3Server:
+    """A server that can be killed and started again at its port."""
+
+    def __init__(self, command: list[str], port: int) -> None:
+        self._command = command
+        self.port = port
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(
+            self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=Path(__file__).parents[3]
+        )
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not self._put_bucket():
+            assert self._process.poll() is None, "the server has ended"
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        """End the server as a power failure would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _put_bucket(self) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
+        try:
+            connection.request("PUT", f"/{BUCKET}")
+            return connection.getresponse().status in (200, 409)
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+
+@contextmanager
+def moto_server() -> Iterator[S3Server]:
+    """The server of moto, which keeps everything in memory."""
+    (port,) = free_ports(1)
+    server = S3Server([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port)
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@contextmanager
+def disk_server(path: Path) -> Iterator[S3Server]:
+    """A small server of our own, which keeps objects in a directory and so may be killed."""
+    (port,) = free_ports(1)
+    server = S3Server([sys.executable, "-m", "tests.spark.stores.disk_s3", str(port), str(path)], port)
+    try:
+        yield server
+    finally:
+        server.kill()
