@@ -381,8 +381,6 @@ class Connection(TurnTaking):
 
     def _no_lease(self) -> str:
         """Return why this client cannot be parked and called back; "" if it can."""
-        if self._server.security.transport.server is not None:
-            return "this broker has TLS, and calls nobody back without it: stay connected"
         return "" if self.expires_at is None else "a login that expires cannot be parked: stay connected"
 
     def _answer(self, frame: ClientFrame) -> None:

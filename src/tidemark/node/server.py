@@ -31,7 +31,7 @@ from tidemark.node.runtime import Runtime
 from tidemark.node.security.access_membership import AccessMembership
 from tidemark.node.security.login_limits import LoginLimits
 from tidemark.node.security.security import Security
-from tidemark.node.sockets import is_here
+from tidemark.node.sockets import call_back, is_here
 from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.topology import Topology
 from tidemark.node.turns.turns import Turns
@@ -246,9 +246,8 @@ class Server:
 
     async def push(self, holder: Leaseholder, address: HostPort) -> Connection:
         """Open a connection to a client that is parked. Raises OSError if nobody listens there."""
-        _, connection = await self._loop.create_connection(
-            lambda: Connection(self, calling=holder), address.host, address.port
-        )
+        connection = Connection(self, calling=holder)
+        await call_back(connection, address, self.security.transport.server)
         return connection
 
     async def gone(self, connection: Connection | LocalLink) -> None:
@@ -457,7 +456,7 @@ class Server:
                 connection.abort()
         self._bound_queues()
         self._end_expired()
-        self.security.transport.look()
+        self.security.look()
         self._end_unreachable(now)
         self.leases.sweep(now)
         self._sweeps += 1
