@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests import java_classes
+from tests import java_classes, security_on
 
 #: A JVM that a test starts lives for seconds: without the optimising compiler and with the plain collector it
 #: takes about half the CPU. Every process that a test starts inherits the variable.
@@ -35,8 +35,15 @@ EXAMPLES_MAX = 60
 settings.register_profile("thorough")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """With `--secure`, brokers have accounts and TLS, except where a test makes its own settings of that."""
+    parser.addoption("--secure", action="store_true", help="brokers of tests have accounts and TLS")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the order of the files: by default, workers begin with the files that have the most tests."""
+    if config.getoption("--secure"):
+        security_on.turn_on()
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
 

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
+from tests import security_on
 from tests.ports import free_ports
 from tests.waiting import PATIENCE_SECONDS
 from tidemark.node.config.loading import load
@@ -82,10 +84,17 @@ class LiveNode:
 
     @property
     def url(self) -> str:
-        return f"tidemark://{self._listen}"
+        return f"{security_on.scheme()}://{self._listen}"
+
+    def metrics(self) -> str:
+        """What the broker tells monitoring."""
+        scheme, context = security_on.http()
+        with urlopen(f"{scheme}://{self.http_address}/metrics", context=context) as page:
+            return str(page.read().decode())
 
     def start(self) -> None:
-        config = config_at(self._path / "data", broker__listen=self._listen, **self._options)
+        options = {**security_on.settings_of(), "broker__listen": self._listen, **self._options}
+        config = config_at(self._path / "data", **options)
         self._node = self._loop.run(Node.start(config))
         self._listen = str(self._node.address)
 
@@ -118,10 +127,10 @@ class OverlayNodes:
             self.start(name)
 
     def url(self, name: str) -> str:
-        return f"tidemark://127.0.0.1:{self._ports[name]}"
+        return f"{security_on.scheme()}://127.0.0.1:{self._ports[name]}"
 
     def start(self, name: str) -> None:
-        options = settings_at(self._path / name)
+        options = settings_at(self._path / name) | security_on.settings_of(name)
         del options["broker.listen"]
         self._nodes[name] = self._loop.run(Node.start(load(self._file, broker=name, options=options)))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from urllib.request import urlopen
 
 from tests.live_node import OverlayNodes, live_node
 from tests.waiting import PATIENCE_SECONDS
@@ -66,8 +65,7 @@ def test_what_is_owed_is_counted_after_a_restart_and_with_a_changed_selector(tmp
                 tm.publish_many("t", [{"n": n} for n in range(10)])
             expected = {"s": ("tidemark", 4 + 1, True)}
             eventually(lambda: owed(node.url) == expected)
-            with urlopen(f"http://{node.http_address}/metrics") as page:
-                text = page.read().decode()
+            text = node.metrics()
             assert 'tidemark_lag_events{subscription="s"} 5.0' in text
             assert 'tidemark_lag_bytes{subscription="s"}' in text
             assert 'tidemark_lag_seconds{subscription="s"}' in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -50,8 +51,9 @@ def find_topology(urls: Iterable[str]) -> Topology:
 
 
 def urls_of(topology: Topology) -> dict[str, str]:
-    """Return broker -> URL."""
-    return {name: f"tidemark://{each.listen}" for name, each in topology.brokers.items()}
+    """Return broker -> URL; with TLS if an authority for that is named (TIDEMARK_CA, or a context)."""
+    scheme = "tidemark+tls" if os.environ.get("TIDEMARK_CA") else "tidemark"
+    return {name: f"{scheme}://{each.listen}" for name, each in topology.brokers.items()}
 
 
 def ask_all_brokers(topology: Topology) -> dict[str, BrokerReport | None]:

@@ -155,16 +155,19 @@ class Sessions:
         problem = self._limit.problem(frame.token, proved) if frame.token is not None else None
         if problem is not None:
             return "token", problem
-        return self._problem(frame.pattern, frame.selector)
+        return self._problem(frame.pattern, frame.selector, is_ruled=not self._access.is_open)
 
-    def _problem(self, pattern: str, selector: str) -> tuple[str, str] | None:
-        """Return the code and the reason if a pattern and a selector make no subscription; else None."""
+    def _problem(self, pattern: str, selector: str, *, is_ruled: bool) -> tuple[str, str] | None:
+        """Return the code and the reason if a pattern and a selector make no subscription; else None.
+
+        `is_ruled`: the selector has rules of access in it, and the client is not told of their fields.
+        """
         try:
             check_fit(self._registry, pattern, selector)
         except SelectorError as error:
             # What the client wrote fits, as `AccessControl` has found: it is a rule that does not.
             rule = f"the rules of access fit no topic of {pattern!r}, so that you may see nothing of it"
-            return "selector", str(error) if self._access.is_open else rule
+            return "selector", rule if is_ruled else str(error)
         except TidemarkError as error:
             return "topic", str(error)
         return None
@@ -283,7 +286,7 @@ class Sessions:
             wanted = subscription.current.wanted
             if self._has_topic(wanted.pattern):
                 self._without_topic.discard(number)
-                problem = self._problem(wanted.pattern, wanted.selector)
+                problem = self._problem(wanted.pattern, wanted.selector, is_ruled=bool(subscription.seen))
                 if problem is not None:
                     self._refuse(client, subscription.name, *problem)
                     self._part(client, subscription)

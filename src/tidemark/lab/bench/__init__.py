@@ -102,6 +102,11 @@ BENCHES: dict[str, Bench] = {
             "hostile.benchmark",
         ),
         Bench(
+            "security",
+            "TLS and 1,000 principals with a rule each against open, as ratios; wrong passwords",
+            "security.benchmark",
+        ),
+        Bench(
             "thinlink",
             "history and live events over a real link of 1 Mbit, in network namespaces (needs root)",
             "thinlink.benchmark",

@@ -17,6 +17,7 @@ from tidemark.sim.world.world import World
 CHANGES_MAX = 8
 #: After the storm, it is looked so many microseconds later whether every broker has the last document.
 LOOK_US = 200_000
+LOOKS_MAX = 100
 
 
 class AccessChanger:
@@ -27,6 +28,7 @@ class AccessChanger:
         self._chance = chance
         self._changes = 0
         self._last: AccessDocument | None = None
+        self._looks = 0
 
     def change(self) -> None:
         """Propose a random document at a broker that is up."""
@@ -41,15 +43,20 @@ class AccessChanger:
         machine.access_heard(document)
 
     def heal(self) -> None:
-        """Propose a document by which everybody may see something, until every broker goes by it."""
+        """Propose a document by which everybody may see something, until every broker goes by it.
+
+        A document of before may still be on its way and win; then there is another one.
+        """
         world = self._world
         if world.access is None:
             return
+        self._looks += 1
         latest = world.access.latest()
-        if self._last is None or latest.version > self._last.version:
+        if self._last is None or latest.supersedes(self._last):
             rulebook = some_rulebook(self._chance, is_last=True)
             self._last = world.access.document(rulebook, latest.version + 1)
         machines = [world.machines[name] for name in world.layout.brokers]
         for machine in [each for each in machines if each.document != self._last][:1]:
             machine.access_heard(self._last)
+        if self._looks < LOOKS_MAX:
             world.engine.after(LOOK_US, self.heal)

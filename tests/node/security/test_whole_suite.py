@@ -1,0 +1,42 @@
+"""A small part of the suite with security on; `./run test --secure` runs all of it so."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import security_on
+from tests.waiting import PATIENCE_SECONDS
+from tidemark.admin import urls_of
+from tidemark.node.config.units import HostPort
+from tidemark.node.topology.topology import BrokerPlacement, Topology
+
+HERE = Path(__file__).resolve().parents[3]
+#: Clients, an overlay, a restart and questions of administrators, in a few seconds.
+PART = ("tests/client/test_first_steps.py", "tests/admin/test_overlay_lag.py")
+
+
+@pytest.mark.slow
+def test_a_part_of_the_suite_runs_with_security_on() -> None:
+    if security_on.is_on():
+        pytest.skip("all of the suite runs so")
+    pytest.importorskip("cryptography")
+    command = (sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "--secure", *PART)
+    done = subprocess.run(
+        command, cwd=HERE, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_brokers_of_an_overlay_are_called_with_tls_where_an_authority_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    placement = BrokerPlacement("b1", "b1", HostPort("127.0.0.1", 7676), ("main",))
+    topology = Topology.build([placement], [])
+    monkeypatch.delenv("TIDEMARK_CA", raising=False)
+    assert urls_of(topology) == {"b1": "tidemark://127.0.0.1:7676"}
+    monkeypatch.setenv("TIDEMARK_CA", "ca.pem")
+    assert urls_of(topology) == {"b1": "tidemark+tls://127.0.0.1:7676"}
