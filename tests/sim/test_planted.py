@@ -45,6 +45,7 @@ FINDS = {
     "deliver-expired": 4,
     "token-in-memory": 6,
     "hole-is-silence": 12,
+    "old-creation": 5,
     "catchup-unruled": 0,
     "archive-unruled": 4,
     "move-unruled": 6,

@@ -60,7 +60,7 @@ class Misfit(JsonObject):
 
 def misfits(text: str, topics: Iterable[TopicStatus]) -> list[Misfit]:
     """Return which rules of a document do not fit which topics. AccessError if it has a mistake."""
-    described = ((each.topic, each.open, each.schemas) for each in topics)
+    described = ((each.topic, each.open, each.schemas) for each in topics if not each.is_removed)
     found = rule_misfits(AccessDocument.parse(text), described)
     return [Misfit(each.rule, each.topic, each.reason) for each in found]
 

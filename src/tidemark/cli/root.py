@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tidemark import __version__
-from tidemark.cli import completion, lab, schema, topic
+from tidemark.cli import completion, lab, man, schema, topic
 from tidemark.cli.brokers import backup, config, serve, topology
 from tidemark.cli.pipeline import pipeline
 from tidemark.cli.pubsub import pub, sub
@@ -112,5 +112,6 @@ for command in (
     lab.damage,
     lab.demo,
     completion.completion,
+    man.man,
 ):
     main.add_command(command)

@@ -309,8 +309,8 @@ class Node:
         self.server.spread(self.access.whole())
 
     def reload(self) -> None:
-        """Read the certificates again, as SIGHUP asks."""
-        self.security.transport.look(is_asked=True)
+        """Read certificates and the keys of bearer tokens again, as SIGHUP asks."""
+        self.security.look(is_asked=True)
 
     def _look_at_alarms(self) -> None:
         """Log the alarms that are new, and look again in ALARM_SECONDS."""
@@ -384,7 +384,10 @@ class Node:
         return Response(json.dumps(body).encode() + b"\n", "application/json", status)
 
     def _metrics(self, say: Say) -> None:
-        """Say the page /metrics when it is known what durable subscriptions are owed."""
+        """Say the page /metrics when it is known what durable subscriptions are owed, if it may say that."""
+        if not self.security.shows_subscriptions:
+            say(self.metrics.page([], is_all=False))
+            return
         LagQuestion(self.runtime, lambda found, is_all: say(self.metrics.page(found, is_all=is_all)))
 
 
@@ -493,6 +496,7 @@ def broker_config(config: Config, incarnation: int) -> BrokerConfig:
         TopicLimits(config.limits.topic_schemas, config.limits.all_schemas),
         ClientLimits(config.limits.subscriptions, config.limits.topics),
         pfs_sync=thresholds.pfs_sync,
+        link_version=config.links.version,
         silence_patience=thresholds.company,
         drain_notice=drain_notice(config.topology, name),
         cache_bytes_max=config.cache.bytes,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from contextlib import suppress
+from ipaddress import ip_address
 from typing import Any
 
+from tidemark.node.config.units import HostPort
 from tidemark.wire.liveness.tcp_info import SIZE as TCP_INFO_BYTES
 from tidemark.wire.liveness.tcp_info import TcpInfo
 
@@ -45,3 +48,33 @@ def observed(transport: asyncio.Transport) -> TcpInfo | None:
     with suppress(OSError):  # not a socket of TCP, or closed
         return TcpInfo.parse(found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES))
     return None
+
+
+def is_here(address: str) -> bool:
+    """Returns whether `address` is a loopback address, and so one of this machine."""
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+async def call_back(protocol: asyncio.BaseProtocol, address: HostPort, tls: ssl.SSLContext | None) -> None:
+    """Connect `protocol` to a client that listens at `address`. Raises OSError if nobody does.
+
+    With TLS this side is the server although it has called: it shows its certificate, which the client knows
+    already, and the client needs none.
+    """
+    loop = asyncio.get_running_loop()
+    if tls is None:
+        await loop.create_connection(lambda: protocol, address.host, address.port)
+        return
+    found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    family, kind, number, _, where = found[0]
+    called = socket.socket(family, kind, number)
+    called.setblocking(False)
+    try:
+        await loop.sock_connect(called, where)
+        await loop.connect_accepted_socket(lambda: protocol, called, ssl=tls)
+    except BaseException:
+        called.close()
+        raise

@@ -13,6 +13,8 @@ from tests.cli.live_broker import running_broker
 from tidemark.access.document import AccessDocument
 from tidemark.access.verifier import Verifier
 from tidemark.admin.contexts import find_context
+from tidemark.admin.starting import BrokerReady
+from tidemark.cli.brokers.serve import _welcome
 from tidemark.cli.root import main
 
 pytest.importorskip("cryptography")
@@ -82,6 +84,18 @@ def test_a_broker_is_secured_in_one_command_and_used_by_its_context(
         assert "no field `m`" in wrong["reason"]
         assert "does not fit the topic t" in call(*use, "access", "apply", str(file)).output
         assert "closed by it" in call(*use, "access", "plan").output
+
+
+def test_a_secured_broker_says_how_to_log_in_to_try_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = "tidemark+tls://127.0.0.1:7000"
+    (tmp_path / "secret").write_text("x")
+    call("context", "add", "mine", "--url", url, "--user", "me", "--password-file", str(tmp_path / "secret"))
+    _welcome(BrokerReady("b", url, None, "data", None))
+    assert "try     tidemark --context mine sub hello\n" in capsys.readouterr().out
+    _welcome(BrokerReady("b", "tidemark://127.0.0.1:7000", None, "data", None))
+    assert "tidemark sub hello --broker tidemark://127.0.0.1:7000" in capsys.readouterr().out
 
 
 def test_a_second_start_uses_what_the_first_one_made(tmp_path: Path) -> None:

@@ -88,13 +88,15 @@ def test_a_request_is_answered_or_refused(request_bytes: bytes, status: int) -> 
 
 def test_what_is_owed_is_on_the_page_of_a_broker_with_accounts_too(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
-        node = await secured(stage, tmp_path)
+        (tmp_path / "token").write_text("let me see")
+        node = await secured(stage, tmp_path, security__http_token=str(tmp_path / "token"))
         assert node.http_address is not None
         async with client_of(node, "paula") as tm:
             await tm.create_topic("t.one", "[n: int]")
         async with client_of(node, "alice") as tm, tm.subscribe("t.one", durable="alice.all"):
             pass
-        _, body = await fetch(node.http_address, get("/metrics"))
+        request = get("/metrics").replace(b"Host: x", b"Host: x\r\nAuthorization: Bearer let me see")
+        _, body = await fetch(node.http_address, request)
         assert b'tidemark_lag_events{subscription="alice.all"} 0.0' in body
         assert b"tidemark_lag_incomplete 0.0" in body
 

@@ -17,7 +17,7 @@ from tidemark.client.client import connect
 from tidemark.errors import ConfigError, RefusedError
 from tidemark.node.security.audit_log import AuditLog
 from tidemark.node.security.login import FAILED
-from tidemark.node.security.login_limits import FAILURES_MAX, LoginLimits
+from tidemark.node.security.login_limits import FAILURES_MAX, WAIT_SECONDS_MAX, LoginLimits
 from tidemark.wire.answers import ACCESS, PROPOSE_ACCESS
 from tidemark.wire.frames import Connect, Publish, Refused, Welcome
 from tidemark.wire.security.frames import Login, Proof
@@ -105,13 +105,28 @@ def test_an_address_that_guesses_has_to_wait(tmp_path: Path) -> None:
     play(story)
 
 
+def test_who_asks_while_it_has_to_wait_does_not_wait_longer_for_it(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node = await secured(stage, tmp_path)
+        limits = node.server.login_limits
+        for _ in range(2 * FAILURES_MAX):
+            limits.failed("127.0.0.1", "alice")
+        before = limits.seconds_to_wait("127.0.0.1")
+        for _ in range(5):
+            with pytest.raises(RefusedError, match=r"wait [0-9]+ s"):
+                await connect(f"tidemark://{node.address}", user="alice", password=PASSWORDS["alice"])
+        assert limits.seconds_to_wait("127.0.0.1") <= before
+
+    play(story)
+
+
 def test_failures_are_forgotten_and_those_remembered_are_bounded() -> None:
     now = [0.0]
     limits = LoginLimits(lambda: now[0])
     for number in range(30_000):
         limits.failed(f"a{number}", "alice")
     assert limits.seconds_to_wait("a29999") == 0
-    assert limits.seconds_to_wait("b", "alice") > 1_000
+    assert limits.seconds_to_wait("b", "alice") == WAIT_SECONDS_MAX
     assert len(limits._addresses._counts) == 10_000
     now[0] += 1e6
     assert limits.seconds_to_wait("b", "alice") == 0
@@ -283,6 +298,35 @@ def test_a_bearer_token_logs_in_is_renewed_and_expires(tmp_path: Path) -> None:
             expiring = next(each for each in node.server.connections if each.expires_at is not None)
             expiring.expires_at = 1.0
             await until(lambda: expiring not in node.server.connections)
+
+    play(story)
+
+
+def test_keys_of_bearer_tokens_are_read_again_when_their_file_changes(tmp_path: Path) -> None:
+    jwt = pytest.importorskip("jwt")
+    older, newer, file = "o" * 40, "n" * 40, tmp_path / "key"
+    file.write_text(older)
+
+    def token(secret: str) -> str:
+        claims = {"sub": "zoe", "exp": time.time() + 600, "roles": ["operator"]}
+        return str(jwt.encode(claims, secret, "HS256"))
+
+    async def story(stage: Stage) -> None:
+        options = {"security__bearer_keys": str(file), "security__bearer_roles": "roles"}
+        node = await secured(stage, tmp_path / "b", **options)
+        url = f"tidemark://{node.address}"
+        async with connect(url, token=token(older)) as first:
+            file.write_text(newer)
+            node.security.look()
+            async with connect(url, token=token(newer)):
+                pass
+            with pytest.raises(RefusedError):
+                await connect(url, token=token(older))
+            file.write_text("too short")
+            node.security.look()
+            async with connect(url, token=token(newer)):
+                pass
+            assert (await first.ask("status"))["broker"] == "tidemark"
 
     play(story)
 

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+import socket
 import ssl
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.node.security.secured import authority_in, broker_files, client_of, secured
+from tests.node.security.secured import PASSWORDS, authority_in, broker_files, client_of, secured
 from tests.node.speech import Stage, play
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, until
+from tidemark import listen
 from tidemark.client.client import connect
 from tidemark.errors import NotConnectedError, RefusedError
+from tidemark.node import server as server_module
+from tidemark.node.node import Node
 from tidemark.node.security.certificates import describe, issue
+from tidemark.wire.codec import encode
+from tidemark.wire.frames import Pushing
 
 pytest.importorskip("cryptography")
 
@@ -99,28 +107,96 @@ def test_certificates_are_read_again_and_connections_go_on(tmp_path: Path) -> No
     play(story)
 
 
-def test_openssl_agrees_on_versions_and_names(tmp_path: Path) -> None:
+def test_an_authority_that_was_taken_out_vouches_for_nobody_any_more(tmp_path: Path) -> None:
+    authority, ca = authority_in(tmp_path / "ca")
+    newer, newer_ca = authority_in(tmp_path / "newer")
+    logins = {}
+    for signer, name in ((authority, "older"), (newer, "newer")):
+        made = issue(signer, "ops", user="ops")
+        made.save(tmp_path / name / "cert.pem", tmp_path / name / "key.pem")
+        logins[name] = {
+            "ca": str(ca),
+            "certificate": str(tmp_path / name / "cert.pem"),
+            "key": str(tmp_path / name / "key.pem"),
+        }
+
+    async def story(stage: Stage) -> None:
+        trusted = tmp_path / "trusted.pem"
+        shutil.copy(ca, trusted)
+        options = broker_files(authority, tmp_path, "b") | {
+            "security__authority": str(trusted),
+            "security__client_certificates": "required",
+        }
+        node = await secured(stage, tmp_path / "b", **options)
+        url = f"tidemark+tls://{node.address}"
+        async with connect(url, **logins["older"]) as first:  # type: ignore[arg-type]
+            shutil.copy(newer_ca, trusted)
+            node.security.look()
+            async with connect(url, **logins["newer"]) as second:  # type: ignore[arg-type]
+                assert (await second.ask("status"))["broker"] == "tidemark"
+            with pytest.raises((RefusedError, NotConnectedError, OSError)):
+                await connect(url, connect_timeout=1.0, **logins["older"])  # type: ignore[arg-type]
+            assert (await first.ask("status"))["broker"] == "tidemark"
+
+    play(story)
+
+
+async def handshake(node: Node, ca: Path, *more: str) -> str:
+    """What openssl says of a handshake, with the name of the broker's host checked."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed: apt-get install openssl")
+    command = ["openssl", "s_client", "-connect", str(node.address), "-CAfile", str(ca), *more]
+
+    def run() -> str:
+        done = subprocess.run(
+            command, input="", capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+        )
+        return done.stdout + done.stderr
+
+    return await asyncio.to_thread(run)
+
+
+NAMED = ("-verify_ip", "127.0.0.1")
+
+
+def test_openssl_agrees_on_versions_ciphers_and_names(tmp_path: Path) -> None:
     authority, ca = authority_in(tmp_path / "ca")
 
     async def story(stage: Stage) -> None:
-        import asyncio
-
         node = await secured(stage, tmp_path / "b", **broker_files(authority, tmp_path, "b"))
-
-        def handshake(*more: str) -> str:
-            command = ["openssl", "s_client", "-connect", str(node.address), "-CAfile", str(ca), *more]
-            done = subprocess.run(
-                command, input="", capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
-            )
-            return done.stdout + done.stderr
-
-        said = await asyncio.to_thread(handshake, "-tls1_3", "-verify_ip", "127.0.0.1")
+        said = await handshake(node, ca, "-tls1_3", *NAMED)
         assert "TLSv1.3" in said
         assert "Verify return code: 0 (ok)" in said
-        said = await asyncio.to_thread(handshake, "-tls1_2")
-        assert "no peer certificate available" in said
+        for cipher in ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"):
+            assert f"Cipher is {cipher}" in await handshake(node, ca, "-ciphersuites", cipher)
+        for refused in (
+            ["-tls1_2"],
+            ["-tls1_2", "-cipher", "ALL:eNULL:@SECLEVEL=0"],
+            ["-tls1_3", "-ciphersuites", "TLS_AES_128_CCM_SHA256"],
+        ):
+            assert "no peer certificate available" in await handshake(node, ca, *refused)
+        said = await handshake(node, ca, "-verify_hostname", "broker.example", "-verify_return_error")
+        assert "hostname mismatch" in said
+
+    play(story)
+
+
+def test_openssl_finds_expired_and_swapped_certificates(tmp_path: Path) -> None:
+    authority, ca = authority_in(tmp_path / "ca")
+    stranger, _ = authority_in(tmp_path / "stranger")
+
+    async def story(stage: Stage) -> None:
+        files = broker_files(authority, tmp_path, "b")
+        node = await secured(stage, tmp_path / "b", **files)
+        for other, problem in (
+            (broker_files(authority, tmp_path / "old", "b", days=-1), "certificate has expired"),
+            (broker_files(stranger, tmp_path / "swapped", "b"), "unable to get local issuer certificate"),
+            (broker_files(authority, tmp_path / "new", "b"), "Verify return code: 0 (ok)"),
+        ):
+            for name in ("security__certificate", "security__key"):
+                shutil.copy(other[name], files[name])
+            node.reload()
+            assert problem in await handshake(node, ca, *NAMED)
 
     play(story)
 
@@ -133,8 +209,6 @@ def test_health_and_metrics_are_served_over_tls_and_metrics_for_a_token(tmp_path
     (tmp_path / "token").write_text("let me see\n")
 
     async def story(stage: Stage) -> None:
-        import asyncio
-
         options = broker_files(authority, tmp_path, "b") | {"security__http_token": str(tmp_path / "token")}
         node = await secured(stage, tmp_path / "b", **options)
         context = ssl.create_default_context(cafile=str(ca))
@@ -165,3 +239,74 @@ def test_a_certificate_is_described() -> None:
     said = describe(made.certificate)
     assert said["names"] == ["127.0.0.1", "b.example", "tidemark:broker:b"]
     assert said["is_expired"] is False
+
+
+def test_metrics_without_a_token_tell_nothing_of_subscriptions(tmp_path: Path) -> None:
+    from urllib.request import urlopen
+
+    async def story(stage: Stage) -> None:
+        node = await secured(stage, tmp_path / "b")
+
+        def page() -> str:
+            with urlopen(f"http://{node.http_address}/metrics", timeout=PATIENCE_SECONDS) as found:
+                return str(found.read().decode())
+
+        async with client_of(node, "alice") as reader, reader.subscribe("t.>", durable="alice.s"):
+            text = await asyncio.to_thread(page)
+        assert "tidemark_events_delivered" in text
+        assert "alice.s" not in text
+
+    play(story)
+
+
+def test_a_client_that_is_called_back_is_called_over_tls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "SWEEP_SECONDS", 0.02)
+    authority, ca = authority_in(tmp_path / "ca")
+
+    async def story(stage: Stage) -> None:
+        options = broker_files(authority, tmp_path, "b") | {"subscribers__rest": "50ms"}
+        node = await secured(stage, tmp_path / "b", **options)
+        url = f"tidemark+tls://{node.address}"
+        login = {"user": "alice", "password": PASSWORDS["alice"], "ca": str(ca)}
+        async with (
+            client_of(node, "paula", scheme="tidemark+tls", ca=str(ca)) as writer,
+            listen(url, lease=60, **login) as push,  # type: ignore[arg-type]
+        ):
+            await writer.create_topic("t.x", "[n: int]")
+            async with push.subscribe("t.x") as subscription:
+                for n in (1, 2):
+                    await until(lambda: node.server.leases.parked == 1)
+                    await writer.publish("t.x", {"n": n})
+                    assert (await anext(subscription))["n"] == n
+                assert node.server.leases.dials >= 1
+                await until(lambda: node.server.leases.parked == 1)
+                # Who calls and cannot show the broker's certificate is not spoken to.
+                where, (ticket,) = push._link.listens_at, node.server.leases._by_ticket  # type: ignore[attr-defined]
+                for certificate in (None, _of_a_stranger(tmp_path)):
+                    heard = await asyncio.to_thread(_called, where, certificate)
+                    assert ticket.encode() not in heard
+
+    play(story)
+
+
+def _called(where: tuple[str, int], certificate: ssl.SSLContext | None) -> bytes:
+    """What a client that is parked says to somebody who calls it, with this certificate or without TLS."""
+    with socket.create_connection(where, timeout=2.0) as plain, suppress(OSError):
+        if certificate is not None:
+            with certificate.wrap_socket(plain, server_side=True) as link:
+                link.sendall(b"".join(encode(Pushing("b", "0" * 32))))
+                return link.recv(1 << 16)
+        plain.sendall(b"".join(encode(Pushing("b", "0" * 32))))
+        return plain.recv(1 << 16)
+    return b""
+
+
+def _of_a_stranger(path: Path) -> ssl.SSLContext:
+    stranger, _ = authority_in(path / "somebody")
+    made = issue(stranger, "b", hosts=["127.0.0.1"], broker="b")
+    made.save(path / "somebody" / "cert.pem", path / "somebody" / "key.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path / "somebody" / "cert.pem", path / "somebody" / "key.pem")
+    return context

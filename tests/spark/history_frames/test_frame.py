@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from tidemark import sync
 from tidemark.errors import ConfigError, SelectorError
 from tidemark.spark import history
 from tidemark.spark.archive.archive import Archive
-from tidemark.spark.archive.reader import snapshot
+from tidemark.spark.archive.reader import Snapshot, snapshot
+from tidemark.spark.history_frames import frame as frame_module
 from tidemark.spark.history_frames.frame import tail, to_tick
 from tidemark.spark.history_frames.scan import HistoryQuery, TableScan
 from tidemark.spark.history_frames.table_function import HistoryCall, register
@@ -81,6 +83,34 @@ def test_archive_and_tail_are_one_history(spark: Any, place: Place) -> None:
         assert row["late"] == (7 if n >= 80 else None)
     archived = history(spark, "trades.us", archive=place.path, columns=["_tick"])
     assert [row[0] for row in archived.orderBy("_tick").collect()] == place.ticks[:80]
+
+
+@pytest.mark.spark
+def test_what_is_archived_and_released_while_history_is_planned_is_no_gap(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        live_node(tmp_path, **{"retention.archive": "true"}) as node,
+        sync.connect(node.url) as tm,
+        Archive(node.url, tmp_path / "archive") as archive,
+    ):
+        tm.create_topic("numbers", "[n: int]")
+        ticks = tm.publish_many("numbers", [{"n": n} for n in range(5)])
+        archive.round()
+        ticks += tm.publish_many("numbers", [{"n": n} for n in range(5)])
+        last = max(tick for tick in ticks if tick is not None)
+
+        def moved_on(path: Path) -> Snapshot:
+            """The archive as it was, which has gone on and the broker with it before anybody looks again."""
+            found = snapshot(path)
+            archive.round()
+            while (tm.ask("pubends")[0]["lost"] or TICK_MIN) < last:
+                sleep(0.01)
+            return found
+
+        monkeypatch.setattr(frame_module, "snapshot", moved_on)
+        frame = history(spark, "numbers", broker=node.url, archive=tmp_path / "archive", columns=["_tick"])
+        assert sorted(row[0] for row in frame.collect()) == ticks
 
 
 @pytest.mark.spark

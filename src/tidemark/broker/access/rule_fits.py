@@ -27,8 +27,9 @@ class RuleFits:
         self._registry = registry
         self._document: AccessDocument | None = None
         self._rules: list[PlacedRule] = []
-        #: number of a rule and topic -> how many versions the topic had, and whether the rule fitted
-        self._known: dict[tuple[int, str], tuple[int, bool]] = {}
+        #: number of a rule and topic -> the creation of the topic, how many versions it had, and whether the
+        #: rule fitted
+        self._known: dict[tuple[int, str], tuple[int, int, bool]] = {}
         #: how many topics of this pass were done, and what it has found; and what the last whole pass found
         self._done = 0
         self._found = 0
@@ -58,11 +59,11 @@ class RuleFits:
     def _fits(self, at: int, rule: PlacedRule, name: str) -> tuple[bool, bool]:
         """Return whether this had to be found out, and whether the rule fits the topic."""
         topic = self._registry.topics[name]
-        versions, fits = self._known.get((at, name), (-1, True))
-        if versions == len(topic.texts):
+        creation, versions, fits = self._known.get((at, name), (-1, -1, True))
+        if (creation, versions) == (topic.creation, len(topic.texts)):
             return False, fits
         if len(self._known) >= REMEMBERED_MAX:
             self._known.clear()
         fits = rule.misfit(name, topic.reader) is None
-        self._known[at, name] = (len(topic.texts), fits)
+        self._known[at, name] = (topic.creation, len(topic.texts), fits)
         return True, fits

@@ -223,14 +223,25 @@ def _print_json(ready: BrokerReady) -> None:
 
 
 def _welcome(ready: BrokerReady) -> None:
-    flag = "" if ready.url.endswith(f"//{LISTEN_DEFAULT}") else f" --broker {ready.url}"
+    use = _context_of(ready.url)
+    flag = "" if use or ready.url.endswith(f"//{LISTEN_DEFAULT}") else f" --broker {ready.url}"
     history = f"\n  history {ready.archive}" if ready.archive else ""
     health = f"\n  health  {ready.http}/health" if ready.http else ""
     console = f"\n  console {ready.console}" if ready.console else ""
     click.echo(
         f"{click.style('tidemark is up', bold=True)} at {ready.url}\n"
         f"  data    {ready.data_dir}{history}{health}{console}\n"
-        f"  try     tidemark sub hello{flag}\n"
-        f"          tidemark pub hello text=world{flag}\n"
+        f"  try     tidemark{use} sub hello{flag}\n"
+        f"          tidemark{use} pub hello text=world{flag}\n"
         "  stop    Ctrl-C"
     )
+
+
+def _context_of(url: str) -> str:
+    """Return the option that logs in at a secured broker, if there is a context for it; otherwise \"\"."""
+    from tidemark.admin.contexts import load_contexts
+
+    if not url.startswith("tidemark+tls:"):
+        return ""
+    found = next((name for name, each in load_contexts().items() if each.url == url), None)
+    return "" if found is None else f" --context {found}"

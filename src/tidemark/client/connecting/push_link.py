@@ -11,6 +11,7 @@ ends the lease: then everything starts over, as with any link.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hmac import compare_digest
@@ -69,6 +70,10 @@ class PushLink(Link):
         self._lease_seconds = lease_seconds
         self._on_client_frame = on_frame
         self._listener: asyncio.Server | None = None
+        #: the same with TLS: the socket, what takes connections from it, and those that begin
+        self._door: socket.socket | None = None
+        self._answering: asyncio.Task[None] | None = None
+        self._beginning: set[asyncio.Task[None]] = set()
         self._key = token_hex(KEY_BYTES)
         #: the ticket of the lease; "" if there is no lease
         self._ticket = ""
@@ -110,13 +115,21 @@ class PushLink(Link):
         """Listen, and connect for the first time; ConfigError if the link cannot listen there."""
         loop = asyncio.get_running_loop()
         try:
-            self._listener = await loop.create_server(self._accepted, *self._listen)
+            if self._credentials.tls is None:
+                self._listener = await loop.create_server(self._accepted, *self._listen)
+                where = self._listener.sockets[0].getsockname()
+            else:
+                family = socket.AF_INET6 if ":" in self._listen.host else socket.AF_INET
+                self._door = socket.create_server(self._listen, family=family, backlog=STRANGERS_MAX)
+                self._door.setblocking(False)
+                where = self._door.getsockname()
+                self._answering = asyncio.create_task(self._answer(self._door), name="callbacks")
         except OSError as error:
             reason = (
                 f"cannot listen at {self._listen}: {error.strerror or error}; choose one of this machine's"
             )
             raise ConfigError(reason, key="listen") from None
-        self._listen = SocketAddress(*self._listener.sockets[0].getsockname()[:2])
+        self._listen = SocketAddress(*where[:2])
         return await super().open(timeout)
 
     def send(self, frame: ClientFrame) -> None:
@@ -150,6 +163,9 @@ class PushLink(Link):
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+        if self._answering is not None and self._door is not None:
+            self._answering.cancel()
+            self._door.close()
         for stranger in list(self._strangers):
             stranger.close()
 
@@ -293,6 +309,34 @@ class PushLink(Link):
             ping_seconds=self._ping_seconds,
             credentials=self._credentials,
         )
+
+    async def _answer(self, door: socket.socket) -> None:
+        """Take connections with TLS, of which this side is the client although it was called.
+
+        So the broker has to show the certificate that it shows to everyone, and this side needs none.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            called, _ = await loop.sock_accept(door)
+            if len(self._beginning) >= STRANGERS_MAX:
+                called.close()
+                continue
+            task = asyncio.create_task(self._begin(called))
+            self._beginning.add(task)
+            task.add_done_callback(self._beginning.discard)
+
+    async def _begin(self, called: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.create_connection(
+                self._accepted,
+                sock=called,
+                ssl=self._credentials.tls,
+                server_hostname=self._addresses[0].host,
+                ssl_handshake_timeout=HANDSHAKE_SECONDS,
+            )
+        except OSError:
+            called.close()  # whoever called is not the broker
 
     def _accepted(self) -> BrokerConnection:
         called = BrokerConnection(

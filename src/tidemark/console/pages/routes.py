@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -18,6 +20,12 @@ from tidemark.console.pages import (
     topics,
 )
 from tidemark.console.pages.site import HERE, Page, Site
+
+
+async def _icon(request: Request) -> Response:
+    """Return the icon, for pages that name none: browsers ask for it here."""
+    del request
+    return FileResponse(HERE / "static" / "icon.svg")
 
 
 def page_routes(site: Site) -> list[BaseRoute]:
@@ -53,5 +61,6 @@ def page_routes(site: Site) -> list[BaseRoute]:
     return [
         *(Route(path, site.visited(page), methods=["GET"]) for path, page in shown),
         *(Route(path, site.visited(page), methods=["POST"]) for path, page in sent),
+        Route("/favicon.ico", _icon, methods=["GET"]),
         Mount("/static", StaticFiles(directory=HERE / "static")),
     ]

@@ -32,7 +32,7 @@ async def try_selector(visit: Visit) -> Response:
     last = int(visit.query("last")) if visit.query("last").isdecimal() else LAST
     last = max(1, min(LAST_MAX, last))
     async with visit.site.connections.use(visit.caller) as client:
-        topics = await client.ask(TOPICS)
+        topics = [each for each in await client.ask(TOPICS) if not each.is_removed]
     values: dict[str, Any] = {"problem": None, "found": None, "names": [each.topic for each in topics]}
     if topic:
         problem = checked_selector(where)

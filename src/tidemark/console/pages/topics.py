@@ -26,7 +26,7 @@ EVENTS_SHOWN = 50
 async def list_topics(visit: Visit) -> Response:
     """Show all topics."""
     async with visit.site.connections.use(visit.caller) as client:
-        topics = await client.ask(TOPICS)
+        topics = [each for each in await client.ask(TOPICS) if not each.is_removed]
     wanted = visit.query("q").lower()
     found = [each for each in topics if wanted in each.topic.lower()]
     return visit.page("topics.html", topics=found, total=len(topics), wanted=visit.query("q"))
@@ -37,7 +37,8 @@ async def show_topic(visit: Visit) -> Response:
     topic = visit.request.path_params["topic"]
     where = visit.query("where")
     async with visit.site.connections.use(visit.caller) as client:
-        found = next((each for each in await client.ask(TOPICS) if each.topic == topic), None)
+        topics = [each for each in await client.ask(TOPICS) if not each.is_removed]
+        found = next((each for each in topics if each.topic == topic), None)
     if found is None:
         raise ProblemError(404, "unknown", f"there is no topic {topic!r}")
     problem = checked_selector(where)

@@ -102,6 +102,16 @@ BENCHES: dict[str, Bench] = {
             "hostile.benchmark",
         ),
         Bench(
+            "security",
+            "TLS and 1,000 principals with a rule each against open, as ratios; wrong passwords",
+            "security.benchmark",
+        ),
+        Bench(
+            "console",
+            "what an open console and 1,000 browsers cost a loaded broker, and what others notice",
+            "console.benchmark",
+        ),
+        Bench(
             "thinlink",
             "history and live events over a real link of 1 Mbit, in network namespaces (needs root)",
             "thinlink.benchmark",

@@ -13,13 +13,16 @@ from typing import Any
 
 from tidemark.access.principal import Principal, check_claims, check_name
 from tidemark.errors import AccessError, ConfigError
+from tidemark.node.logs import Log
 from tidemark.node.security.login import LoginError
+from tidemark.node.security.tls import changed_at
 
 KEY = "security.bearer_keys"
 #: Clocks may differ by so many seconds.
 LEEWAY_SECONDS = 30
 SECRET_BYTES_MIN = 32
 ROLES_MAX = 100
+log = Log("bearer")
 _ASYMMETRIC = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 
 
@@ -36,11 +39,26 @@ class BearerKeys:
         self._issuer = issuer
         self._audience = audience
         self._roles_claim = roles_claim
-        #: key id, "" for none -> key and the algorithms that may be used with it
-        self._keys: dict[str, tuple[Any, tuple[str, ...]]] = {}
-        self._load(path)
+        self._path = path
+        self._seen = changed_at(path)
+        #: key id, "" for none -> key and the algorithms that may be used with it; replaced as a whole
+        self._keys = self._read(path)
 
-    def _load(self, path: str) -> None:
+    def look(self, *, is_asked: bool = False) -> None:
+        """Read the keys again if their file has changed, or if somebody asks for it."""
+        seen = changed_at(self._path)
+        if seen == self._seen and not is_asked:
+            return
+        self._seen = seen
+        try:
+            self._keys = self._read(self._path)
+        except ConfigError as error:
+            log.error("the new keys of bearer tokens cannot be used, those before stay", reason=str(error))
+        else:
+            log.info("the keys of bearer tokens were read again", keys=len(self._keys))
+
+    def _read(self, path: str) -> dict[str, tuple[Any, tuple[str, ...]]]:
+        keys: dict[str, tuple[Any, tuple[str, ...]]] = {}
         try:
             data = Path(path).read_bytes().strip()
         except OSError as error:
@@ -51,17 +69,18 @@ class BearerKeys:
             except (ValueError, self._jwt.PyJWTError) as error:
                 raise ConfigError(f"{path} is no JWKS: {error}", key=KEY) from None
             for each in found.keys:
-                self._keys[each.key_id or ""] = (each.key, (each.algorithm_name,))
+                keys[each.key_id or ""] = (each.key, (each.algorithm_name,))
         elif b"-----BEGIN" in data:
             if b"PRIVATE" in data:
                 raise ConfigError(f"{path} has a private key: a broker needs the public one only", key=KEY)
-            self._keys[""] = (data, _ASYMMETRIC)
+            keys[""] = (data, _ASYMMETRIC)
         elif len(data) >= SECRET_BYTES_MIN:
-            self._keys[""] = (data, ("HS256",))
+            keys[""] = (data, ("HS256",))
         else:
             raise ConfigError(
                 f"{path} has neither a PEM key, nor a JWKS, nor a secret of {SECRET_BYTES_MIN} bytes", key=KEY
             )
+        return keys
 
     def check(self, token: str) -> tuple[Principal, float]:
         """Return whose the token is, and when it expires, in seconds of day. Raises LoginError."""

@@ -113,7 +113,9 @@ class Introduction:
         if accounts is None:
             self._welcome()
         elif seconds := self._server.login_limits.seconds_to_wait(self._with.address):
-            self._failed(LoginError("too many failures"), f"wait {seconds:.0f} s and try again")
+            self._failed(
+                LoginError("too many failures"), f"wait {seconds:.0f} s and try again", is_counted=False
+            )
         elif user := name_in(self._with.certificate, self._security.certificate_name):
             try:
                 self._logged_in(accounts.certified(user))
@@ -131,12 +133,13 @@ class Introduction:
         assert self._attempt is not None
         try:
             found = self._attempt.step(proof)
-            if self._server.login_limits.seconds_to_wait(self._with.address, self._attempt.who):
-                raise LoginError("too many failures", self._attempt.who)
         except LoginError as error:
             self._failed(error)
             return
-        if isinstance(found, Login):
+        who = self._attempt.who
+        if self._server.login_limits.seconds_to_wait(self._with.address, who):
+            self._failed(LoginError("too many failures", who), is_counted=False)
+        elif isinstance(found, Login):
             self._with.write(found)
         else:
             self._logged_in(found)
@@ -150,9 +153,13 @@ class Introduction:
             link.write(found.last)
         self._welcome()
 
-    def _failed(self, error: LoginError, advice: str = "") -> None:
-        """Refuse a client that could not prove who it is, in the same words whatever was wrong."""
-        self._server.login_limits.failed(self._with.address, error.who)
+    def _failed(self, error: LoginError, advice: str = "", *, is_counted: bool = True) -> None:
+        """Refuse a client that could not prove who it is, in the same words whatever was wrong.
+
+        One that has to wait anyway is not counted again.
+        """
+        if is_counted:
+            self._server.login_limits.failed(self._with.address, error.who)
         self._server.logins_failed += 1
         self._audit("login failed", who=error.who, cause=error.cause)
         self._with.refuse("login", f"{error}; {advice}" if advice else str(error))
@@ -209,7 +216,7 @@ class Introduction:
         """A broker introduces itself. Before anything else it has to prove who it is, where that is asked."""
         link = self._with
         try:
-            link.speak_link(agree_link(hello.oldest, hello.newest))
+            link.speak_link(agree_link(hello.oldest, hello.newest, self._server.hello.newest))
         except VersionError as error:
             link.refuse("version", str(error))
             return

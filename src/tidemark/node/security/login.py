@@ -56,6 +56,9 @@ class BearerTokens(Protocol):
     def check(self, token: str) -> tuple[Principal, float]:
         """Return whose the token is, and when it expires. Raises LoginError."""
 
+    def look(self, *, is_asked: bool = False) -> None:
+        """Read the keys again if they have changed, or if somebody asks for it."""
+
 
 class Accounts:
     """Everything that logins are checked against. Belongs to the node; connections share it."""

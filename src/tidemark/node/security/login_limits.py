@@ -2,7 +2,8 @@
 
 Failures are counted by address and by name, each in a bounded table, and are forgotten at a steady rate.
 While one is over its bound its logins are refused before anything is computed, so that guessing costs the
-guesser and nobody else. A name that is guessed from many addresses waits, too: that is told in the audit log.
+guesser and nobody else. Such refusals are no failures: however often somebody asks meanwhile, the wait is at
+most WAIT_SECONDS_MAX. A name that is guessed from many addresses waits, too: that is told in the audit log.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from tidemark.node.clock import Clock
 #: Failures that one address, or one name, may have in a row, and how many of them are forgotten in a second.
 FAILURES_MAX = 20
 FORGOTTEN_A_SECOND = 0.5
+#: The longest that an address or a name has to wait after its last failure.
+WAIT_SECONDS_MAX = 60.0
+_COUNTED_MAX = FAILURES_MAX - 1 + WAIT_SECONDS_MAX * FORGOTTEN_A_SECOND
 #: Addresses and names that are remembered; those that failed longest ago are forgotten first.
 REMEMBERED_MAX = 10_000
 
@@ -27,7 +31,7 @@ class _Failures:
         self._counts: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def add(self, who: str) -> None:
-        self._counts[who] = (self.count(who) + 1, self._time())
+        self._counts[who] = (min(_COUNTED_MAX, self.count(who) + 1), self._time())
         self._counts.move_to_end(who)
         while len(self._counts) > REMEMBERED_MAX:
             self._counts.popitem(last=False)

@@ -76,6 +76,17 @@ class Security:
         """Whether brokers have to prove who they are."""
         return self.accounts is not None or self.link_key is not None
 
+    def look(self, *, is_asked: bool = False) -> None:
+        """Read certificates and keys of tokens again if they have changed, or if somebody asks for it."""
+        self.transport.look(is_asked=is_asked)
+        if self.accounts is not None and self.accounts.bearer is not None:
+            self.accounts.bearer.look(is_asked=is_asked)
+
+    @property
+    def shows_subscriptions(self) -> bool:
+        """Whether the metrics tell of single subscriptions: to who has the token, or may do everything."""
+        return self.accounts is None or bool(self._http_token)
+
     def may_read_metrics(self, authorization: str) -> bool:
         """Return whether an HTTP request with this header Authorization may see the metrics."""
         wanted = f"Bearer {self._http_token}"

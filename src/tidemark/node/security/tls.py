@@ -30,21 +30,10 @@ class Transport:
         self.server: ssl.SSLContext | None = None
         #: for links that this broker opens, and clients that it calls back
         self.client: ssl.SSLContext | None = None
-        self._seen: tuple[float, ...] = ()
+        #: what new connections use: made anew at each load, so that an authority that is gone is gone
+        self._newest: ssl.SSLContext | None = None
+        self._seen: tuple[object, ...] = ()
         if security.certificate:
-            self.server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            self.client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            for context in (self.server, self.client):
-                context.minimum_version = ssl.TLSVersion.TLSv1_3
-            # Who is at the other end is judged by the names in the certificate, not by its address.
-            self.client.check_hostname = False
-            self.server.verify_mode = (
-                ssl.CERT_REQUIRED
-                if security.client_certificates == "required"
-                else ssl.CERT_OPTIONAL
-                if security.authority
-                else ssl.CERT_NONE
-            )
             if security.client_certificates == "required" and not security.authority:
                 raise ConfigError(
                     "client certificates cannot be checked without the authority that issues them",
@@ -54,11 +43,17 @@ class Transport:
             self._seen = self._changed_at()
 
     def _load(self) -> None:
+        """Make both contexts of the files as they are. The listener keeps the first, which hands over."""
         security = self._security
-        assert self.server is not None
-        assert self.client is not None
+        server, client = (ssl.SSLContext(side) for side in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT))
+        # Who is at the other end is judged by the names in the certificate, not by its address.
+        client.check_hostname = False
+        required = security.client_certificates == "required"
+        optional = ssl.CERT_OPTIONAL if security.authority else ssl.CERT_NONE
+        server.verify_mode = ssl.CERT_REQUIRED if required else optional
         try:
-            for context in (self.server, self.client):
+            for context in (server, client):
+                context.minimum_version = ssl.TLSVersion.TLSv1_3
                 context.load_cert_chain(security.certificate, security.key or None, password=_no_password)
                 if security.authority:
                     context.load_verify_locations(security.authority)
@@ -67,11 +62,20 @@ class Transport:
                 f"the certificate, its key or the authority cannot be used: {error}",
                 key="security.certificate",
             ) from None
+        # A session of before may have been made under an authority that is gone.
+        server.num_tickets = 0
+        server.sni_callback = self._hand_over
+        self._newest, self.client = server, client
+        self.server = self.server or server
 
-    def _changed_at(self) -> tuple[float, ...]:
+    def _hand_over(self, link: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
+        """A connection begins: it goes by the newest files, whichever context the listener was given."""
+        if self._newest is not None:
+            link.context = self._newest
+
+    def _changed_at(self) -> tuple[object, ...]:
         security = self._security
-        paths = (security.certificate, security.key, security.authority)
-        return tuple(Path(path).stat().st_mtime if path and Path(path).exists() else 0.0 for path in paths)
+        return tuple(changed_at(path) for path in (security.certificate, security.key, security.authority))
 
     def look(self, *, is_asked: bool = False) -> None:
         """Read the certificates again if their files have changed, or if somebody asks for it."""
@@ -87,6 +91,15 @@ class Transport:
             log.error("the new certificate cannot be used, the one before stays", reason=str(error))
         else:
             log.info("certificates were read again", certificate=self._security.certificate)
+
+
+def changed_at(path: str) -> object:
+    """Return something that differs once a file has changed; None if there is none."""
+    try:
+        found = Path(path).stat() if path else None
+    except OSError:
+        return None
+    return None if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def _no_password() -> str:

@@ -45,9 +45,12 @@ class GroundTruth:
     #: pubend -> the ticks of `durable` in ascending order, in which they also became durable
     _ticks: dict[str, list[int]] = field(default_factory=dict)
 
-    def add(self, topic: str, event: dict[str, Any], validity_ms: int) -> bytes:
-        """Record an event that is about to be published; returns its encoded message."""
-        message = self.schema.encode(event)
+    def add(self, topic: str, event: dict[str, Any], validity_ms: int, schema: Schema | None = None) -> bytes:
+        """Record an event that is about to be published; returns its encoded message.
+
+        A topic with a `schema` of its own has the fields of all events, and others.
+        """
+        message = (schema or self.schema).encode(event)
         self._of[event["key"]] = PublishedEvent(topic, event, validity_ms, message)
         return message
 

@@ -27,7 +27,9 @@ from tidemark.broker.publishing.release import NOBODY, Hosts, Releases, Rows
 from tidemark.broker.publishing.release_reports import ReleaseReports
 from tidemark.broker.streams.interest_coverage import InterestCoverage
 from tidemark.broker.streams.stream import Stream
+from tidemark.broker.topics import Topics
 from tidemark.message.batches.batch import EventBatch
+from tidemark.message.generations import removal_of
 from tidemark.persistence import cache_store
 from tidemark.persistence.cache_store import CacheStore
 from tidemark.persistence.pfs_store import PfsStore
@@ -135,6 +137,21 @@ def _free_by_the_first_to_expire() -> list[Patch]:
         return int((batch.ticks + validity * 1_000)[validity > 0].min()) if validity.any() else None
 
     return [(event_log, "expires_at", hasty)]
+
+
+# Of topics.
+
+
+def _an_old_creation_counts() -> list[Patch]:
+    heard = Topics.heard
+
+    def believing(self: Topics, peer: str, frame: Any) -> None:
+        registry = self._registry
+        if registry.generation(frame.topic) == removal_of(frame.generation) > frame.generation:
+            registry.topics[frame.topic] = registry.removed[frame.topic].pop(frame.generation)
+        heard(self, peer, frame)
+
+    return [(Topics, "heard", believing)]
 
 
 # On the way.
@@ -514,6 +531,11 @@ BUGS = {
     ),
     "hole-is-silence": Bug(
         "what the PFS does not know counts as silence", _unknown_is_silence, ("is missing",)
+    ),
+    "old-creation": Bug(
+        "a creation of a topic that a neighbour tells counts, although it is known to be removed",
+        _an_old_creation_counts,
+        ("brokers disagree about the generations", "was confirmed"),
     ),
     **FORGOTTEN_RULES,
 }

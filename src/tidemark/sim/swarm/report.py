@@ -32,6 +32,7 @@ FAULTS = {
     "fault_tables": "processes that died and found their tables gone or older",
     "fault_refused": "brokers that refused such tables, until the right ones were put back",
     "fault_reform": "changes of the overlay at run time",
+    "fault_publish_removed": "batches refused because their topic was removed",
     "fault_hostile": "hostile things said to a broker",
     "fault_access": "changes of who may see what",
     "fault_struck_off": "connections of users that were unknown where they connected",

@@ -15,6 +15,7 @@ from random import Random
 
 from tidemark.sim.judging.ground_truth import ViolationError
 from tidemark.sim.judging.oracle import check_routes, check_world, is_caught_up
+from tidemark.sim.judging.topics import check_topics
 from tidemark.sim.swarm.faults import FaultInjector
 from tidemark.sim.swarm.plan import (
     SECOND,
@@ -33,6 +34,7 @@ from tidemark.sim.world.network import LinkFaults
 from tidemark.sim.world.pipeline import Pipeline
 from tidemark.sim.world.publisher import SimPublisher
 from tidemark.sim.world.subscriber import SimSubscriber
+from tidemark.sim.world.topic_keeper import TOPIC, KeptTopicPublisher, TopicKeeper
 from tidemark.sim.world.trace import Trace
 from tidemark.sim.world.world import World
 
@@ -48,7 +50,11 @@ PATTERNS = ("t.>", "t.x", "t.*")
 #: How long faults happen, and how long the world then has to come to rest, in microseconds.
 STORM_US = 2 * SECOND
 REST_US = 60 * SECOND
+#: The same for a world whose links have a bandwidth: 1,500 events take a minute over three hops of 4 kB/s.
+REST_WITH_RATES_US = 240 * SECOND
 STEP_US = SECOND // 4
+#: In how many worlds a topic is removed and created again.
+KEPT_TOPIC_SHARE = 0.25
 #: When all is quiet, nacks have to stop within this many microseconds.
 CALM_US = SECOND
 #: An answer of silence that was lost is asked for again late, while nobody lacks an event: so often.
@@ -89,6 +95,7 @@ class SeedRun:
         self.world = World(self.plan, self.chance.randrange(1 << 30), trace)
         self.fault_injector = FaultInjector(self.world, self.plan, Random(self.chance.random()))
         self._populate()
+        self._keep_a_topic(Random(f"topics of {seed}"))
         if self.plan.has_archive:
             self.world.pipeline = Pipeline(self.world, Random(history.random()))
 
@@ -126,6 +133,17 @@ class SeedRun:
                 )
             )
 
+    def _keep_a_topic(self, chance: Random) -> None:
+        """In some worlds a topic is removed and created again, and there is a publisher of its events."""
+        world = self.world
+        if chance.random() >= KEPT_TOPIC_SHARE or world.access is not None:
+            return
+        world.topic_keeper = TopicKeeper(world, Random(chance.random()))
+        pubend = chance.choice(sorted(self.plan.pubends))
+        name, machine = f"pub{len(world.publishers)}", self.plan.pubends[pubend]
+        made = KeptTopicPublisher(world, name, pubend, machine, Random(chance.random()), topics=(TOPIC,))
+        world.publishers.append(made)
+
     def execute(self) -> SeedOutcome:
         """Run the storm, heal, let the world rest, check it; ViolationError if a promise was broken."""
         world, engine = self.world, self.world.engine
@@ -140,14 +158,18 @@ class SeedRun:
             self._consuming(subscriber, start + STORM_US)
         if world.pipeline is not None:
             world.pipeline.start()
+        if world.topic_keeper is not None:
+            world.topic_keeper.begin(start + STORM_US)
         self.fault_injector.begin(start + STORM_US)
         engine.run(start + STORM_US)
         self._heal()
-        while not self._is_quiet() and engine.now < start + STORM_US + REST_US:
+        rest = REST_US if self.plan.link_rate is None else REST_WITH_RATES_US
+        while not self._is_quiet() and engine.now < start + STORM_US + rest:
             engine.run(engine.now + STEP_US)
         check_world(self.world)
         self._nacks_stop()
         check_routes(self.world)
+        check_topics(self.world)
         return self._outcome()
 
     def _outcome(self) -> SeedOutcome:

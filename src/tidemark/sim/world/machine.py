@@ -82,6 +82,8 @@ class Machine:
         self.skew = 0
         self._links: set[str] = set()
         #: neighbour -> how often its link came up, and how many of these LinkUps the broker has handled
+        #: the topics that the broker knows, for the oracle
+        self.registry = Registry()
         self._came_up: dict[str, int] = {}
         self._heard_up: dict[str, int] = {}
         self._clients: set[int] = set()
@@ -124,7 +126,8 @@ class Machine:
             config = replace(config, access=self.document)
             self._in_force = self.document
             self._world.access.goes_by(self.name, self.document)
-        self.broker = Broker(config, Registry(), recovered)
+        self.registry = Registry()
+        self.broker = Broker(config, self.registry, recovered)
         self._world.started(self)
         self._give(Woken())
 

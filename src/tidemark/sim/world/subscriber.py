@@ -152,7 +152,7 @@ class SimSubscriber:
         self.lives.append(life)
         if self.world.access is not None:
             life.documents = self.world.access.now(), self.world.access.count
-        if self.kind == "holds" and self.reaches_back and self.chance.random() < self.reaches_back:
+        if self.kind != "leaves" and self.reaches_back and self.chance.random() < self.reaches_back:
             self.life.past = self._some_time_ago()
         self.is_subscribed = self.is_ending = False
         self.asked_at = None

@@ -23,6 +23,7 @@ from tidemark.sim.world.network import Network
 from tidemark.sim.world.pipeline import Pipeline
 from tidemark.sim.world.publisher import SimPublisher
 from tidemark.sim.world.subscriber import Life, SimSubscriber
+from tidemark.sim.world.topic_keeper import SCHEMAS, TopicKeeper
 from tidemark.sim.world.trace import Trace
 from tidemark.ticks import Range, RangeSet
 from tidemark.wire.frames import ClientFrame, Deliver, Fetch, Gap, Knowledge, PeerFrame, Refused
@@ -49,7 +50,8 @@ class World:
         self.chance = Random(seed)
         self.engine = Engine(START)
         self.schema = Schema.parse("[key: string, kind: string, n: int]")
-        self._key = self.schema.accessor("key")
+        #: fingerprint of a schema -> what reads the key of its events
+        self._key = {each.fingerprint: each.accessor("key") for each in (self.schema, *SCHEMAS)}
         self.topics = plan.topics
         self.ground_truth = GroundTruth(self.schema)
         for pubend in plan.pubends:
@@ -82,6 +84,8 @@ class World:
         self.publishers: list[SimPublisher] = []
         self.subscribers: list[SimSubscriber] = []
         self.pipeline: Pipeline | None = None
+        #: who removes a topic and creates it again; None where nobody does
+        self.topic_keeper: TopicKeeper | None = None
         #: subscribers may be told of gaps: policy releases history early, or a disk lost some
         self.gaps_allowed = plan.is_early and not plan.has_archive
         #: pubend -> tick -> the bytes of every event that was ever durable
@@ -331,7 +335,8 @@ class World:
 
     def key_of(self, batch: EventBatch, row: int) -> str:
         """Returns the key of an event, which identifies it in the whole world."""
-        return str(self._key(batch.message(row)))
+        shape = batch.shapes[int(batch.prelude("shape")[row])]
+        return str(self._key[shape.fingerprint](batch.message(row)))
 
     def logged(self, pubend: str, batch: EventBatch) -> None:
         """Record that these events are durable."""
@@ -340,7 +345,7 @@ class World:
         for row, tick in enumerate(batch.ticks.tolist()):
             if tick not in messages:
                 messages[tick] = batch.message(row)
-                self.ground_truth.become_durable(pubend, tick, str(self._key(messages[tick])))
+                self.ground_truth.become_durable(pubend, tick, self.key_of(batch, row))
 
     def damage_found(self, pubend: str, ranges: Iterable[Range], *, rots: int) -> None:
         """A log reports damaged ranges; ViolationError if nothing was ever damaged on its machine."""
@@ -371,10 +376,11 @@ class World:
         found = {
             tick: batch.message(row) for batch in batches for row, tick in enumerate(batch.ticks.tolist())
         }
+        durable = self.ground_truth.durable[pubend]
         for tick, message in self._messages[pubend].items():
             if (
                 tick > state.lost
-                and (tick > expired or self.ground_truth[str(self._key(message))].alive_at(tick, self.latest))
+                and (tick > expired or self.ground_truth[durable[tick]].alive_at(tick, self.latest))
                 and found.get(tick) != message
                 and not self.checks.damaged[pubend].contains(tick)
             ):

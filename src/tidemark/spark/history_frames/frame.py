@@ -38,7 +38,7 @@ from tidemark.spark.topic_columns import TopicColumnReader, arrow_columns, make_
 from tidemark.spark.types import spark_fields
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken, within
 from tidemark.ticks.tick import Range
-from tidemark.wire.answers import PubendStatus
+from tidemark.wire.answers import PubendStatus, TopicStatus
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,8 +81,10 @@ def history(
         check_archive(archive)
     base = TICK_MIN if since is None else to_tick(since) - 1
     upto = TICK_MAX if until is None else to_tick(until) - 1
+    # Brokers are asked first: what they have released by then, an archive that is looked at later has.
+    described, pubends = _topics_and_pubends(broker)
     archived = None if archive is None else snapshot(archive)
-    topics, pubends = _topics_and_pubends(broker, ArchiveTopics([]) if archived is None else archived.topics)
+    topics = (ArchiveTopics([]) if archived is None else archived.topics).merged(described)
     topic_columns = make_topic_columns(topics.described, topic, selector, columns, gaps=False)
     query = HistoryQuery(topic_columns, base, upto)
     _report_gaps(gaps_of(archived, pubends, base, upto), fail_on_gap)
@@ -230,15 +232,13 @@ def tail(
     return CheckpointToken(start), CheckpointToken(end)
 
 
-def _topics_and_pubends(
-    broker: str | None, known: ArchiveTopics
-) -> tuple[ArchiveTopics, Sequence[PubendStatus]]:
-    """All topics, those of the archive and of the broker, and the pubends of the broker."""
+def _topics_and_pubends(broker: str | None) -> tuple[Sequence[TopicStatus], Sequence[PubendStatus]]:
+    """The topics and the pubends of the broker; none without one."""
     if broker is None:
-        return known, []
+        return [], []
     with retrying_client(broker, CONNECT_SECONDS_MAX) as client:
         pubends = client.pubends()
-        return known.merged(client.topics()), pubends
+        return client.topics(), pubends
 
 
 def _spark_struct(columns: pa.Schema) -> Any:

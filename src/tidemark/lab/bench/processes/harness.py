@@ -133,12 +133,16 @@ class WorkerProcess(BenchProcess):
 
     def request(self, what: str, **arguments: Any) -> None:
         """Send a request; `answer` returns its result later."""
-        if not self._is_ready:
-            self._is_ready = True
-            self.answer()
+        self.wait()
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps([what, arguments]).encode() + b"\n")
         self.process.stdin.flush()
+
+    def wait(self, seconds: float = PATIENCE_SECONDS) -> None:
+        """Wait until the worker is ready for requests."""
+        if not self._is_ready:
+            self._is_ready = True
+            self.answer(seconds)
 
     def answer(self, seconds: float = PATIENCE_SECONDS) -> Any:
         """Returns the next answer; AssertionError if the worker reports a fault, ends, or does not answer."""
@@ -185,9 +189,9 @@ class BenchTestbed:
         shutil.rmtree(self.path, ignore_errors=True)
         signal.signal(signal.SIGTERM, self._before)
 
-    def broker(self, durability: str, **settings: str) -> BenchBroker:
-        """Start a broker on the data directory of this testbed and wait until it listens."""
-        broker = BenchBroker(self.path / "data", durability, **settings)
+    def broker(self, durability: str, *, place: str = "data", **settings: str) -> BenchBroker:
+        """Start a broker on a data directory of this testbed and wait until it listens."""
+        broker = BenchBroker(self.path / place, durability, **settings)
         self._processes.append(broker)
         broker.wait()
         return broker

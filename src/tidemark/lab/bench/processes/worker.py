@@ -50,6 +50,14 @@ def role_named(name: str) -> Callable[..., Role]:
             from tidemark.lab.bench.hostile.neighbour import NeighbourRole
 
             return NeighbourRole
+        case "principals":
+            from tidemark.lab.bench.security.principals import PrincipalsRole
+
+            return PrincipalsRole
+        case "guessing":
+            from tidemark.lab.bench.security.guessing import GuessingRole
+
+            return GuessingRole
         case "baseline server" | "baseline publisher" | "baseline stopwatch":
             from tidemark.lab.bench.processes.python_baseline import ROLES
 

@@ -1,0 +1,1 @@
+"""What security costs: TLS, a rule for each of many principals, and logins with wrong passwords."""

@@ -1,0 +1,195 @@
+"""Security: fan-out, publishing and latency with TLS and with a rule for each principal, against neither.
+
+Four brokers run at once and are measured in turns, so that they meet the same moments: an open one, an open
+one with TLS, one with accounts, and one with both. At each, as many clients subscribe. Those of a broker with
+accounts log in, and see what the rule of their role shows each of them; those of an open one write the same
+condition into their selectors. Everybody must get exactly the events that are its own, in order.
+
+Then somebody tries wrong passwords at the broker with accounts, and it is measured what a client that is
+connected notices.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, quantiles
+from time import sleep
+
+from tidemark.lab.bench.processes.harness import BenchBroker, BenchTestbed, WorkerProcess
+from tidemark.lab.bench.report import Goal, Measurement, Section
+from tidemark.lab.bench.security.principals import SHARDS, TOPIC, user
+from tidemark.node.security.certificates import issue, make_authority
+from tidemark.node.security.login import make_verifier
+
+RULES_TIMES = 1.05
+TLS_TIMES = 1.6
+GUESSING_TIMES = 2.0
+PASSWORD = "a password of the benchmark"
+BATCH_EVENTS = 100
+RATE = 100.0
+#: All principals have connected and subscribed after so long at the most.
+COMING_SECONDS_MAX = 300.0
+NOTES = (
+    "broker CPU of a delivery and of a published event, and latency, each as times those of the open broker "
+    "in the same run: the median over rounds",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityEffort:
+    """How much is measured."""
+
+    principals: int
+    rounds: int
+    #: events of one round that are delivered, that nobody sees, and whose latency is measured
+    delivered: int
+    published: int
+    timed: int
+    wrong_logins: int
+
+
+FULL = SecurityEffort(1_000, 9, 2_000, 20_000, 200, 100_000)
+QUICK = SecurityEffort(100, 3, 1_000, 5_000, 50, 2_000)
+TINY = SecurityEffort(10, 1, 100, 100, 5, 30)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One of the four brokers."""
+
+    name: str
+    has_rules: bool
+    has_tls: bool
+
+
+WAYS = (
+    Way("open", False, False),
+    Way("rules", True, False),
+    Way("TLS", False, True),
+    Way("rules and TLS", True, True),
+)
+
+
+@dataclass(slots=True)
+class _Side:
+    """A broker with its clients, and what was measured of it in each round."""
+
+    broker: BenchBroker
+    clients: WorkerProcess
+    delivering: list[float]
+    publishing: list[float]
+    latency: list[int]
+
+
+def sections(effort: SecurityEffort) -> Iterator[Section]:
+    """Yields the sections; AssertionError when somebody gets anything but its own events."""
+    with BenchTestbed() as testbed:
+        files = _files(testbed.path, effort.principals)
+        sides = {way.name: _side(testbed, way, files, effort) for way in WAYS}
+        for number in range(effort.rounds + 1):
+            for side in sides.values():
+                _round(side, effort, is_counted=number > 0)
+        yield Section(
+            f"{effort.principals:,} principals, each with a rule of its own", [*_compared(sides)], notes=NOTES
+        )
+        yield Section("wrong passwords", [*_guessed(testbed, sides["rules"], effort)])
+
+
+def _side(testbed: BenchTestbed, way: Way, files: dict[str, str], effort: SecurityEffort) -> _Side:
+    settings: dict[str, str] = {}
+    if way.has_rules:
+        settings |= {"security.mode": "accounts", "security.access": files["access"]}
+    if way.has_tls:
+        settings |= {"security.certificate": files["certificate"], "security.key": files["key"]}
+    broker = testbed.broker("os", place=way.name.replace(" ", "-"), **settings)
+    url = broker.url.replace("tidemark://", "tidemark+tls://") if way.has_tls else broker.url
+    login = {"password": PASSWORD} if way.has_rules else {}
+    tls = {"ca": files["ca"]} if way.has_tls else {}
+    clients = testbed.worker("principals", url=url, principals=effort.principals, **login, **tls)
+    clients.wait(COMING_SECONDS_MAX)
+    return _Side(broker, clients, [], [], [])
+
+
+def _round(side: _Side, effort: SecurityEffort, *, is_counted: bool) -> None:
+    cpu = side.broker.cpu_seconds
+    deliveries = side.clients.ask("burst", events=effort.delivered, batch=BATCH_EVENTS)
+    delivered = side.broker.cpu_seconds
+    events = side.clients.ask("flood", events=effort.published, batch=BATCH_EVENTS)
+    published = side.broker.cpu_seconds
+    taken = side.clients.ask("latency", events=effort.timed, rate=RATE)
+    if is_counted:
+        side.delivering.append((delivered - cpu) / deliveries)
+        side.publishing.append((published - delivered) / events)
+        side.latency += taken
+
+
+def _compared(sides: dict[str, _Side]) -> Iterator[Measurement]:
+    base = sides["open"]
+    yield Measurement("open", "broker CPU", median(base.delivering) * 1e6, "s/million deliveries")
+    yield Measurement("open", "broker CPU", median(base.publishing) * 1e6, "s/million events")
+    yield Measurement("open", "latency, p50", median(base.latency) / 1e6, "ms")
+    for way in WAYS[1:]:
+        side = sides[way.name]
+        most = (RULES_TIMES if way.has_rules else 1.0) * (TLS_TIMES if way.has_tls else 1.0)
+        goal = Goal("<=", round(most, 3))
+        for what, ours, theirs in (
+            ("fan-out", side.delivering, base.delivering),
+            ("publishing", side.publishing, base.publishing),
+        ):
+            times = median(ours) / max(median(theirs), 1e-9)
+            yield Measurement(way.name, f"{what}, CPU", times, "times open", goal)
+        yield Measurement(way.name, "latency, p50", median(side.latency) / median(base.latency), "times open")
+
+
+def _guessed(testbed: BenchTestbed, side: _Side, effort: SecurityEffort) -> Iterator[Measurement]:
+    """Measure a connected client alone, then until so many wrong logins have failed."""
+    guesser = testbed.worker("guessing", url=side.broker.url)
+    guesser.ask("failed")
+    alone = [each for _ in range(2) for each in side.clients.ask("latency", events=effort.timed, rate=RATE)]
+    guesser.ask("begin", logins=effort.wrong_logins)
+    beside: list[int] = []
+    while (failed := guesser.ask("failed")) < effort.wrong_logins:
+        beside += side.clients.ask("latency", events=effort.timed, rate=RATE)
+        sleep(0.01)
+    beside = beside or alone
+    case = f"{effort.wrong_logins:,} wrong logins"
+    before, after = _p99(alone), _p99(beside)
+    yield Measurement(case, "failed", float(failed), "logins")
+    yield Measurement(case, "latency alone, p99", before / 1e6, "ms")
+    yield Measurement(case, "latency beside, p99", after / 1e6, "ms")
+    yield Measurement(case, "latency, p99", after / before, "times alone", Goal("<=", GUESSING_TIMES))
+
+
+def _p99(nanoseconds: list[int]) -> float:
+    return quantiles(nanoseconds, n=100)[98]
+
+
+def _files(path: Path, principals: int) -> dict[str, str]:
+    """Write an access document with all users and a certificate; return where they are."""
+    authority = make_authority()
+    made = issue(authority, "bench", hosts=["127.0.0.1"], broker="bench")
+    made.save(path / "cert.pem", path / "key.pem")
+    (path / "ca.pem").write_bytes(authority.certificate)
+    verifier = json.dumps(make_verifier(PASSWORD).text)
+    users = [
+        f'[users.{user(number)}]\nroles = ["trader"]\nclaims = {{ shard = {number % SHARDS} }}\n'
+        f"password = {verifier}\n"
+        for number in range(principals)
+    ]
+    roles = (
+        f'[users.desk]\nroles = ["desk"]\npassword = {verifier}\n'
+        f'[roles.trader]\nsubscribe = ["{TOPIC}"]\n'
+        f'read."{TOPIC}" = "shard = :claims.shard AND account <> :user"\n'
+        f'[roles.desk]\npublish = ["{TOPIC}"]\ndeclare = ["{TOPIC}"]\nadminister = true\n'
+        f'write."{TOPIC}" = "account = :user AND n >= 0"\n'
+    )
+    (path / "access.toml").write_text("".join(users) + roles)
+    return {
+        "access": str(path / "access.toml"),
+        "certificate": str(path / "cert.pem"),
+        "key": str(path / "key.pem"),
+        "ca": str(path / "ca.pem"),
+    }

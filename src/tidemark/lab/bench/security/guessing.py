@@ -1,0 +1,79 @@
+"""GuessingRole: somebody who tries passwords, from many addresses of this machine and for many names."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from base64 import b64encode
+from contextlib import suppress
+from itertools import count
+
+from tidemark.client.connecting.addresses import parse_url
+from tidemark.wire.codec import encode
+from tidemark.wire.decoder import FrameDecoder
+from tidemark.wire.frames import Connect, Frame, Refused
+from tidemark.wire.security.frames import Login, Proof
+
+AT_ONCE = 8
+READ_BYTES = 1 << 16
+#: Every address and every name has failed less often than a broker minds.
+ADDRESSES = 20_000
+NICENESS = 10
+
+
+class GuessingRole:
+    """Logins that fail, one after the other on several connections at a time."""
+
+    def __init__(self, counters: str, url: str) -> None:  # noqa: ARG002  (every role is given them)
+        self._address = parse_url(url)[0]
+        self._numbers = count()
+        self._failed = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """Nothing is prepared; well-behaved clients go first."""
+        os.nice(NICENESS)
+
+    async def begin(self, logins: int) -> None:
+        """Begin to try; `failed` says how far it is."""
+        self._tasks = [asyncio.create_task(self._guess(logins)) for _ in range(AT_ONCE)]
+
+    async def failed(self) -> int:
+        """Return how many logins have failed."""
+        for task in self._tasks:
+            if task.done():
+                task.result()
+        return self._failed
+
+    async def _guess(self, logins: int) -> None:
+        while (number := next(self._numbers)) < logins:
+            with suppress(ConnectionError):
+                await self._try(number)
+
+    async def _try(self, number: int) -> None:
+        """One login with a wrong password, as far as the broker lets it."""
+        place = number % ADDRESSES
+        host = f"127.{1 + place // 62_500}.{place // 250 % 250}.{1 + place % 250}"
+        reader, writer = await asyncio.open_connection(*self._address, local_addr=(host, 0))
+        decoder = FrameDecoder()
+        writer.writelines(encode(Connect(f"guess-{number}")))
+        nonce = f"guess{number}"
+        try:
+            while data := await reader.read(READ_BYTES):
+                for frame in decoder.feed(data):
+                    if isinstance(frame, Refused):
+                        self._failed += 1
+                        return
+                    answer = self._answer(frame, nonce, f"user-{number % 1_000}x{number // 1_000}")
+                    if answer is not None:
+                        writer.writelines(encode(answer))
+        finally:
+            writer.transport.abort()
+
+    def _answer(self, frame: Frame, nonce: str, name: str) -> Proof | None:
+        if not isinstance(frame, Login):
+            return None
+        if not frame.payload:
+            return Proof("SCRAM-SHA-256", f"n,,n={name},r={nonce}")
+        theirs = frame.payload.partition(",")[0].removeprefix("r=")
+        return Proof("SCRAM-SHA-256", f"c=biws,r={theirs},p={b64encode(os.urandom(32)).decode()}")

@@ -1,0 +1,45 @@
+"""A real browser for tests: Debian's Chromium, driven by Playwright."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from playwright.sync_api import Page, sync_playwright
+
+from tests.waiting import PATIENCE_SECONDS
+
+CHROMIUM = os.environ.get("TIDEMARK_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+WHY_NOT = "NO BROWSER: the console's pages were not driven; apt-get install chromium, then run this again"
+#: A browser of a test calls nobody but the console.
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@contextmanager
+def browser_page(*, is_dark: bool = False, width: int = 1200, height: int = 860) -> Iterator[Page]:
+    """A page of a fresh browser; what a script of it fails with is raised at the end."""
+    assert CHROMIUM is not None
+    failures: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        try:
+            page = browser.new_page(
+                viewport={"width": width, "height": height}, color_scheme="dark" if is_dark else "light"
+            )
+            page.set_default_timeout(PATIENCE_SECONDS * 1_000)
+            page.on("pageerror", lambda error: failures.append(str(error)))
+            page.on("console", lambda said: failures.append(said.text) if said.type == "error" else None)
+            yield page
+        finally:
+            browser.close()
+    assert not failures, failures

@@ -1,0 +1,176 @@
+"""The console in a real browser: every page, every change, on a real overlay.
+
+`./run ui` runs this file alone, and takes the pictures of docs/console.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.console.browser import CHROMIUM, WHY_NOT, browser_page
+from tests.console.live_console import LiveConsole, live_console
+from tests.live_node import OverlayNodes
+from tests.waiting import PATIENCE_SECONDS, eventually
+from tidemark import sync
+
+playwright = pytest.importorskip("playwright.sync_api")
+expect = playwright.expect
+expect.set_options(timeout=PATIENCE_SECONDS * 1_000)
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT)]
+#: Where `./run ui` puts the pictures; without it none are taken.
+PICTURES = os.environ.get("TIDEMARK_PICTURES")
+
+
+@pytest.fixture(scope="module")
+def overlay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OverlayNodes]:
+    nodes = OverlayNodes(tmp_path_factory.mktemp("browser"), "north", "middle", "south")
+    try:
+        with sync.connect(nodes.url("north")) as tm:
+            tm.create_topic("trades", "[symbol: string, price: double, qty: int?]")
+            with sync.connect(nodes.url("middle")) as near:
+                for name, where in (("audit", "price > 10 AND symbol LIKE 'S1%'"), ("alarms", "price > 90")):
+                    with near.subscribe("trades", where, durable=name, ack="client"):
+                        pass
+            tm.publish_many("trades", [{"symbol": f"S{n % 40}", "price": float(n % 97)} for n in range(300)])
+            yield nodes
+    finally:
+        nodes.close()
+
+
+@pytest.fixture(scope="module")
+def console(overlay: OverlayNodes) -> Iterator[LiveConsole]:
+    with live_console(overlay.url("middle")) as console:
+        eventually(lambda: "audit" in console.ask("GET", "/subscriptions").text)
+        yield console
+
+
+def picture(page: object, name: str) -> None:
+    if PICTURES is not None:
+        page.screenshot(path=str(Path(PICTURES) / f"{name}.png"))  # type: ignore[attr-defined]
+
+
+def test_a_person_walks_through_all_pages(overlay: OverlayNodes, console: LiveConsole) -> None:
+    base = f"http://127.0.0.1:{console.port}"
+    with browser_page() as page, sync.connect(overlay.url("north")) as tm:
+        page.goto(base)
+        expect(page.locator("#no-alarms")).to_have_text("Nothing is wrong.")
+        expect(page.get_by_role("link", name="audit").first).to_be_visible()
+        page.wait_for_function("Number(document.querySelector('[data-charts]').dataset.samples) > 2")
+        picture(page, "overview")
+
+        page.get_by_role("link", name="Topics").click()
+        page.get_by_role("link", name="trades").click()
+        page.get_by_label("Selector").fill("price > > 5")
+        page.get_by_role("button", name="Show").click()
+        expect(page.get_by_role("alert")).to_contain_text("^")
+        page.get_by_label("Selector").fill("price = 95")
+        page.get_by_role("button", name="Show").click()
+        expect(page.locator("table.events tbody tr")).to_have_count(3)
+        page.locator("table.events summary").first.click()
+        picture(page, "topic")
+
+        page.get_by_role("link", name="Why did it").first.click()
+        page.get_by_label("Subscription").fill("alarms")
+        page.get_by_role("button", name="Explain").click()
+        expect(page.locator(".verdict")).to_have_text("The event matches.")
+        page.get_by_label("Subscription").fill("audit")
+        page.get_by_role("button", name="Explain").click()
+        expect(page.locator(".verdict")).to_contain_text("match")
+        picture(page, "why")
+
+        page.get_by_role("link", name="Selectors").click()
+        page.get_by_label("Topic").fill("trades")
+        page.get_by_label("Selector").fill("price >= 50")
+        page.get_by_role("button", name="Try").click()
+        expect(page.locator("#share")).to_contain_text("%")
+        expect(page.get_by_role("link", name="alarms")).to_be_visible()
+        picture(page, "selectors")
+
+        page.get_by_role("link", name="Tail").click()
+        page.get_by_label("Topic or pattern").fill("trades")
+        page.get_by_role("button", name="Tail").click()
+        expect(page.locator("#told")).to_contain_text("shown")
+        tm.publish("trades", {"symbol": "NEW", "price": 1.0})
+        expect(page.locator("#rows")).to_contain_text("NEW")
+        page.get_by_role("button", name="Pause").click()
+        shown = page.locator("#rows tr").count()
+        tm.publish("trades", {"symbol": "UNSEEN", "price": 1.0})
+        page.wait_for_timeout(1_500)
+        assert page.locator("#rows tr").count() == shown
+        picture(page, "tail")
+
+        page.get_by_role("link", name="Overlay").click()
+        expect(page.locator("svg.overlay .broker")).to_have_count(3)
+        page.locator("svg.overlay a").nth(1).click()
+        expect(page.get_by_role("heading", name=re.compile("is drained"))).to_be_visible()
+        picture(page, "overlay")
+
+        for title, words in (("Pipeline", "No archive"), ("Access", "is open"), ("HTTP", "OpenAPI")):
+            page.get_by_role("link", name=title, exact=True).click()
+            expect(page.locator("main")).to_contain_text(words)
+            picture(page, title.lower())
+
+
+def test_a_person_changes_a_subscription_after_seeing_what_that_means(
+    overlay: OverlayNodes, console: LiveConsole
+) -> None:
+    with sync.connect(overlay.url("middle")) as tm, tm.subscribe("trades", durable="temporary", ack="client"):
+        tm.publish("trades", {"symbol": "X", "price": 2.0})
+    with browser_page() as page:
+        page.goto(f"http://127.0.0.1:{console.port}/subscriptions")
+        page.wait_for_selector("text=temporary")
+        page.get_by_role("link", name="temporary").click()
+        picture(page, "subscription")
+        page.get_by_role("button", name="Show what that means").first.click()
+        expect(page.locator(".meaning")).to_contain_text("goes on at now")
+        picture(page, "confirm")
+        page.get_by_role("button", name="Do it").click()
+        expect(page.get_by_role("status")).to_contain_text("was moved")
+        page.get_by_role("link", name="temporary").click()
+        page.get_by_role("button", name=re.compile("Remove it")).click()
+        page.get_by_role("button", name="Do it").click()
+        expect(page.get_by_role("status")).to_contain_text("was removed")
+        expect(page.get_by_role("link", name="temporary")).to_have_count(0)
+        picture(page, "subscriptions")
+
+
+def test_the_pages_are_for_the_dark_for_narrow_screens_and_for_the_keyboard(console: LiveConsole) -> None:
+    with browser_page(is_dark=True, width=380, height=800) as page:
+        page.goto(f"http://127.0.0.1:{console.port}")
+        wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
+        assert not wide
+        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert background == "rgb(15, 23, 28)"
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+        picture(page, "narrow")
+
+
+def test_a_page_of_ones_own_charts_what_comes(overlay: OverlayNodes) -> None:
+    pages = Path(__file__).parent.parent.parent / "examples" / "live_trades"
+    with (
+        live_console(overlay.url("middle"), pages=pages) as console,
+        sync.connect(overlay.url("north")) as tm,
+        browser_page() as page,
+    ):
+        page.goto(f"http://127.0.0.1:{console.port}/pages/")
+        told = page.locator("#told")
+        for n in range(1_000):
+            tm.publish("trades", {"symbol": "LIVE", "price": float(n)})
+            if "LIVE" in (told.text_content() or ""):
+                break
+        expect(told).to_contain_text("LIVE")
+        seen = page.evaluate("JSON.parse(sessionStorage.getItem('points')).length")
+        tm.publish("trades", {"symbol": "AFTER", "price": 1.5})
+        expect(told).to_contain_text("AFTER")
+        page.reload()
+        tm.publish("trades", {"symbol": "AGAIN", "price": 2.5})
+        expect(told).to_contain_text("AGAIN")
+        assert page.evaluate("JSON.parse(sessionStorage.getItem('points')).length") > seen
+        picture(page, "live_trades")

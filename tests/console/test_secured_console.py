@@ -1,0 +1,125 @@
+"""The console of a broker with accounts: everybody sees and does what the broker lets them, and no more."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.console.live_console import LiveConsole, live_console
+from tests.console.test_pages import Browser
+from tests.live_node import LiveNode, live_node
+from tests.node.security.secured import PASSWORDS, document
+from tidemark.console.pages.access import KEPT, with_verifiers
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveNode]:
+    path = tmp_path_factory.mktemp("secured")
+    access = path / "access.toml"
+    access.write_text(document())
+    with live_node(path, security__mode="accounts", security__access=str(access)) as node:
+        yield node
+
+
+@pytest.fixture(scope="module")
+def console(node: LiveNode) -> Iterator[LiveConsole]:
+    with live_console(node.url) as console:
+        yield console
+
+
+def basic(user: str, password: str | None = None) -> dict[str, str]:
+    text = f"{user}:{PASSWORDS[user] if password is None else password}"
+    return {"Authorization": "Basic " + base64.b64encode(text.encode()).decode()}
+
+
+def logged_in(console: LiveConsole, user: str) -> Browser:
+    browser = Browser(console)
+    reply = browser.send("/login", browser.token("/login"), user=user, password=PASSWORDS[user])
+    assert (reply.status, reply.headers["location"]) == (303, "/")
+    return browser
+
+
+def test_nobody_in_particular_gets_nothing(console: LiveConsole) -> None:
+    assert console.ask("GET", "/").headers["location"] == "/login"
+    reply = console.post("t.a", {"n": 1})
+    assert reply.status == 401
+    assert "Basic" in reply.headers["www-authenticate"]
+    assert console.ask("GET", "/topics/t.a/events").status == 401
+
+
+def test_a_wrong_password_and_an_unknown_user_are_told_the_same(console: LiveConsole) -> None:
+    browser = Browser(console)
+    wrong = browser.send("/login", browser.token("/login"), user="alice", password="nonsense")
+    unknown = browser.send("/login", browser.token("/login"), user="nobody", password="nonsense")
+    assert (wrong.status, unknown.status) == (401, 401)
+    assert 'role="alert"' in wrong.text
+    assert wrong.text.count("alert") == unknown.text.count("alert")
+    assert "nonsense" not in wrong.text
+    assert console.post("t.a", {"n": 1}, **basic("alice", "nonsense")).status == 401
+
+
+def test_rules_hold_over_http(console: LiveConsole) -> None:
+    published = console.post("t.a", [{"n": n} for n in range(1, 8)], **basic("paula"))
+    assert published.status == 201, published.text
+    assert console.post("t.a", {"n": 1}, **basic("alice")).status == 403
+    path = "/topics/t.a/events?start=earliest&durable=alice.web"
+    with console.stream(path, **basic("alice")) as stream:
+        assert [each["n"] for each in stream.values(5)] == [1, 2, 3, 4, 5]
+    with console.stream("/topics/t.a/events?start=earliest", **basic("bob")) as stream:
+        assert [each["n"] for each in stream.values(2)] == [1, 2]
+    assert console.ask("GET", path, headers=basic("bob")).status == 403
+
+
+def test_who_may_not_monitor_is_told_so_and_who_may_sees(console: LiveConsole) -> None:
+    alice = logged_in(console, "alice")
+    assert alice.get("/").status == 403
+    assert alice.get("/access").status == 403
+    assert alice.get("/topics").status == 200
+    ops = logged_in(console, "ops")
+    assert ops.get("/").status == 200
+    text = ops.get("/access").text
+    assert KEPT in text
+    assert "SCRAM-SHA-256$" not in text
+    answer = ops.get("/access?user=alice&topic=t.a").text
+    assert "n &lt;= 5" in answer
+
+
+def test_a_document_is_planned_and_put_into_force_with_the_passwords_it_had(
+    node: LiveNode, console: LiveConsole, tmp_path: Path
+) -> None:
+    del tmp_path
+    ops = logged_in(console, "ops")
+    shown = document().replace("claims = { most = 2 }", "claims = { most = 3 }")
+    text = "\n".join(
+        f'password = "{KEPT}"' if line.startswith("password") else line for line in shown.split("\n")
+    )
+    token = ops.token("/access")
+    plan = ops.send("/access/plan", token, text=text)
+    assert plan.status == 200, plan.text
+    assert "bob" in plan.text
+    version = plan.text.partition('name="version" value="')[2].partition('"')[0]
+    done = ops.send("/access/apply", token, text=text, version=version)
+    assert done.status == 303, done.text
+    assert "is in force" in ops.get("/access").text
+    assert ops.send("/access/apply", token, text=text, version=version).status == 409
+    logged_in(console, "bob")
+    del node
+
+
+def test_a_session_ends_when_its_browser_logs_out(console: LiveConsole) -> None:
+    ops = logged_in(console, "ops")
+    cookie = ops.cookie
+    assert ops.send("/logout", ops.token("/access")).status == 303
+    ops.cookie = cookie
+    assert ops.get("/").headers.get("location") == "/login"
+
+
+def test_verifiers_stay_with_their_users() -> None:
+    before = '[users.a]\npassword = "SCRAM-SHA-256$1"\n[users.b]\npassword = "SCRAM-SHA-256$2"\n'
+    after = f'[users.b]\npassword = "{KEPT}"\n[users.a]\npassword = "{KEPT}"\n'
+    assert with_verifiers(after, before) == (
+        '[users.b]\npassword = "SCRAM-SHA-256$2"\n[users.a]\npassword = "SCRAM-SHA-256$1"\n'
+    )
