@@ -172,7 +172,7 @@ def test_a_node_of_an_overlay_answers_with_the_same_json_as_ever(tmp_path: Path)
         assert await heard(client, "links") == (
             '[{"peer": "leaf", "is_up": false, "is_local": false, "seconds": null, "bytes": 0, "events": 0, '
             '"queued_bytes": 0, "condition": {"grade": 0, "deaths": 0, "damped_seconds": null, '
-            '"delay_seconds": null, "rate": null}}]'
+            '"delay_seconds": null, "rate": null}, "sent": {}, "version": null}]'
         )
         overlay = await heard(client, "overlay")
         assert list(json.loads(overlay)) == ["broker", "version", "digest", "text"]

@@ -347,6 +347,18 @@ def test_a_neighbour_that_was_away_is_told_the_newest_claim_if_all_were_told_an_
     assert at.said() == []
 
 
+def test_a_neighbour_that_comes_back_before_a_claim_of_another_broker_is_settled_hears_of_both() -> None:
+    at = Place("old")
+    at.handover.claim(at.has(epoch=5))
+    at.held.pop()()
+    at.handover.heard("l", Claim("s", 7, "new", False, "old"))
+    at.said()
+    at.handover.tell_all("r")
+    assert at.said() == [("r", Claim("s", 7, "new", False))]
+    at.handover.heard("l", Claim("s", 7, "new", True, "old"))
+    assert ("r", Claim("s", 7, "new", True)) in at.said()
+
+
 def test_a_broker_answers_that_it_has_let_go_only_when_that_is_on_disk() -> None:
     """Nobody tells it again after that, so it must not find the subscription after a crash."""
     at = Place("old", is_saving=True)

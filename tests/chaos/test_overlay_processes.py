@@ -28,6 +28,7 @@ from tidemark.lab.processes.process_harness import (
     ProcessHarness,
     wait_for,
 )
+from tidemark.wire.limits import LINK_NEWEST
 
 pytestmark = pytest.mark.chaos
 
@@ -36,6 +37,8 @@ BUNDLES = '[bundles.em]\ncells = ["east", "middle"]\n[bundles.mw]\ncells = ["wes
 #: A machine that bears it may be told to do more.
 RATE = int(os.environ.get("TIDEMARK_TEST_RATE", "500"))
 SECONDS = 4
+#: The version of the protocol between brokers that is spoken where nothing else is set.
+NEW = LINK_NEWEST
 
 
 class Overlay:
@@ -161,6 +164,34 @@ def test_a_relay_that_is_killed_under_load_is_routed_around_and_nothing_is_lost(
     print(f"{rate:,.0f} events/s: nothing for {watch.longest_gap(hung):.3f} s after another one hung")
     watch.close()
     assert_exact(found, events + events // 2)
+
+
+def test_an_overlay_is_upgraded_broker_by_broker_under_load_and_nothing_is_lost_or_repeated(
+    harness: ProcessHarness,
+) -> None:
+    """The brokers speak the version before at first, and refuse what that version does not have."""
+    overlay = Overlay(harness)
+    names = ("e1", "m1", "w1")
+    overlay.write(overlay.file, {"east": ("e1",), "middle": ("m1",), "west": ("w1",)})
+    for name in names:
+        overlay.parts[name] = harness.placed_broker(name, overlay.file)
+        overlay.parts[name].start("--set", "links.version=3")
+    wait_for(overlay.is_linked, lambda: "the links do not come up")
+    events = RATE * SECONDS
+    harness.subscriber("all", overlay.url("w1"))
+    harness.subscriber("cheap", overlay.url("m1"), "price < 30")
+    harness.subscribe()
+    desks = published(harness, overlay, "desk", events)
+    for at, (name, spoken) in enumerate((("m1", [3, 3]), ("e1", [3, NEW]), ("w1", [NEW, NEW]))):
+        desks[1].reached((at + 1) * events // 10)
+        assert overlay.parts[name].stop() == 0
+        overlay.parts[name].start()
+        wait_for(overlay.is_linked, lambda name=name: f"{name} does not come back")  # type: ignore[misc]
+        assert sorted(link["version"] for link in overlay.ask("m1", "links")) == spoken
+    assert [desk.wait() for desk in desks] == [0, 0]
+    found = harness.settled()
+    assert not any(b"a broker does not say" in overlay.parts[each].log.read_bytes() for each in names)
+    assert_exact(found, events)
 
 
 def test_brokers_are_added_and_removed_under_load_and_nothing_is_lost(harness: ProcessHarness) -> None:

@@ -322,6 +322,7 @@ def test_top_shows_rates_alarms_and_how_many_are_not_shown() -> None:
         streams=[stream("main", window_bytes=100, catching_up=2), stream("far")],
         subscriptions=[subscription(f"s{n}", n) for n in range(12)],
         rates=rates_between({"events_published": 500}, METRICS, 2.0),
+        link_rates={"west": {"Knowledge": (12.5, 3_000.0), "Nack": (0.0, 0.0)}},
     )
     text = click.unstyle(draw_top(snapshot))
     for part in (
@@ -330,6 +331,7 @@ def test_top_shows_rates_alarms_and_how_many_are_not_shown() -> None:
         "elsewhere",
         "(2 more)",
         "links 1/1",
+        "west     Knowledge      12.5",
     ):
         assert part in text
 

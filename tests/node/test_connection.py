@@ -32,12 +32,14 @@ from tidemark.wire.frames import (
     Hello,
     Interest,
     Knowledge,
+    Nack,
     Overlay,
     Ping,
     Pong,
     Publish,
     Published,
     Refused,
+    Together,
     Welcome,
 )
 from tidemark.wire.limits import HANDSHAKE_BYTES_MAX
@@ -321,6 +323,15 @@ def test_a_neighbour_that_goes_on_taking_what_is_before_the_ping_is_busy_and_not
             await swept(clock, 0.03)
         assert await leaf.is_closed()
         assert not node.runtime.peers
+
+    play(story)
+
+
+def test_a_neighbour_that_says_what_the_spoken_version_does_not_have_is_refused(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        _, leaf = await linked(stage, tmp_path, links__version="3")
+        await leaf.say(Together((Nack("main", ((1, 2),), 1), Nack("main", ((3, 4),), 1))))
+        assert (await leaf.hear(Refused)).reason == "a broker does not say Together"
 
     play(story)
 

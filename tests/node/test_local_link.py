@@ -10,6 +10,7 @@ import numpy as np
 
 from tests.node.speech import events
 from tidemark.node.local_link import FRAMES_A_TURN_MAX, LocalBrokers, LocalLink
+from tidemark.node.monitoring.link_traffic import LinkTraffic
 from tidemark.node.server import RefusedNeighbours, Server
 from tidemark.wire.frames import Hello, Knowledge, Overlay, Unfollow
 
@@ -26,6 +27,7 @@ class FakeServer:
         self.membership = SimpleNamespace(greeting=lambda: Overlay(0, name))
         self.runtime = self
         self.dropped = 0
+        self.link_traffic = LinkTraffic()
         self.refused_neighbours = RefusedNeighbours(self.time)
         self.local: set[LocalLink] = set()
         self.heard: list[Any] = []

@@ -40,6 +40,7 @@ REGRESSIONS: dict[tuple[str, int], str] = {
     ("swarm", 510_161): "a pubend that kept events for newcomers let them go although a host had come",
     ("swarm", 78_109): "a broker said that it had let a subscriber go before that was on disk, and crashed",
     ("swarm", 500_278): "a broker that was away while a subscriber moved twice never heard of either move",
+    ("swarm", 700_158): "a broker that came back between a claim and its settlement never heard of it",
     ("swarm", 0): "the PFS was given the members of a set in any order",
     ("swarm", 54): "an answer of the PFS to a former connection was taken for one that began elsewhere",
     ("swarm", 76): "a subscriber was told from where a change holds before that was on disk",

@@ -15,15 +15,19 @@ from tidemark.wire.frames import (
     AckExpected,
     Claim,
     Credit,
+    Frame,
     Heard,
+    Nack,
     Ping,
     Refused,
     Subscribe,
     Together,
     Topic,
+    Ways,
     Yielded,
 )
-from tidemark.wire.versions import agree, agree_link
+from tidemark.wire.limits import LINK_NEWEST
+from tidemark.wire.versions import agree, agree_link, is_spoken
 
 
 def test_the_newest_common_version_is_spoken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,3 +97,27 @@ def test_a_link_of_version_3_carries_frames_singly_and_claims_for_all() -> None:
     assert encoder_for_link(3)(both) == encode(AckExpected("p", 9)) + encode(replace(claim, to=""))
     assert encoder_for_link(3)(Ping(5)) == encode(Ping(5))
     assert encoder_for_link(3)(Heard("p", "h", 5, 9)) == encode(Heard("p", "h", 5))
+
+
+def test_a_broker_that_speaks_an_older_version_agrees_on_that_one() -> None:
+    assert agree_link(2, LINK_NEWEST, mine=3) == 3
+    assert agree_link(2, 2, mine=3) == 2
+    with pytest.raises(VersionError):
+        agree_link(4, 4, mine=3)
+
+
+def test_what_a_version_between_brokers_does_not_have_is_not_spoken_in_it() -> None:
+    newer: list[Frame] = [
+        Together((Nack("p", ((1, 2),), 1),)),
+        Yielded("s", 1, "b"),
+        Claim("s", 1, "b", True, "c"),
+        Heard("p", "h", 1, 9),
+    ]
+    for frame in newer:
+        assert is_spoken(frame, 4)
+        assert not is_spoken(frame, 3)
+    for frame in (Claim("s", 1, "b", True), Heard("p", "h", 1), Ways()):
+        assert is_spoken(frame, 3)
+    assert not is_spoken(Ways(), 2)
+    assert is_spoken(Topic("t", False, ()), 4)
+    assert not is_spoken(Topic("t", False, (), 1), 4)

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 
 from tidemark.admin.connection import ANSWER_SECONDS
 from tidemark.wire.answers import (
+    LINKS,
     METRICS,
     PUBENDS,
     STATUS,
     STREAMS,
     SUBSCRIPTIONS,
     BrokerStatus,
+    FrameCount,
+    LinkStatus,
     PubendStatus,
     StreamStatus,
     SubscriptionStatus,
@@ -61,6 +64,9 @@ class BrokerSnapshot:
     subscriptions: Sequence[SubscriptionStatus] = ()
     #: counter -> how much it grew a second; empty in a first snapshot
     rates: Mapping[str, float] = field(default_factory=dict)
+    links: Sequence[LinkStatus] = ()
+    #: neighbour -> kind of frame -> frames and bytes a second that were sent to it; as `rates`
+    link_rates: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
 
     @property
     def lags(self) -> list[SubscriptionLag]:
@@ -75,12 +81,36 @@ def take_snapshot(client: Client, before: BrokerSnapshot | None = None) -> Broke
     pubends = client.ask(PUBENDS, timeout=ANSWER_SECONDS)
     streams = client.ask(STREAMS, timeout=ANSWER_SECONDS)
     subscriptions = client.ask(SUBSCRIPTIONS, timeout=ANSWER_SECONDS)
+    links = client.ask(LINKS, timeout=ANSWER_SECONDS)
     at = time.monotonic()
     rates: dict[str, float] = {}
+    link_rates: dict[str, dict[str, tuple[float, float]]] = {}
     # Counters begin at 0 again when a broker restarts.
     if before is not None and before.status.incarnation == status.incarnation:
         rates = rates_between(before.metrics, metrics, at - before.at)
-    return BrokerSnapshot(at, status, metrics, pubends, streams, subscriptions, rates)
+        link_rates = link_rates_between(before.links, links, at - before.at)
+    return BrokerSnapshot(
+        at, status, metrics, pubends, streams, subscriptions, rates, links=links, link_rates=link_rates
+    )
+
+
+def link_rates_between(
+    before: Iterable[LinkStatus], after: Iterable[LinkStatus], seconds: float
+) -> dict[str, dict[str, tuple[float, float]]]:
+    """Return neighbour -> kind -> frames and bytes a second; nothing if no time has passed."""
+    known = {each.peer: each.sent for each in before}
+    nothing = FrameCount(0, 0)
+    return {
+        link.peer: {
+            kind: (
+                (count.frames - known[link.peer].get(kind, nothing).frames) / seconds,
+                (count.bytes - known[link.peer].get(kind, nothing).bytes) / seconds,
+            )
+            for kind, count in link.sent.items()
+        }
+        for link in after
+        if link.peer in known and seconds
+    }
 
 
 def rates_between(

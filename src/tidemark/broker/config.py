@@ -12,6 +12,7 @@ from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.broker.topics import TopicLimits
 from tidemark.ticks import Thresholds
+from tidemark.wire.limits import LINK_NEWEST
 
 MILLISECOND = 1_000
 
@@ -46,6 +47,8 @@ class BrokerConfig:
     #: periodic work: silence, releases, saving
     period: int = 50 * MILLISECOND
     pfs_sync: int = 100 * MILLISECOND
+    #: the newest version of the protocol that is spoken with neighbours
+    link_version: int = LINK_NEWEST
     #: silence that a neighbour is told waits for so long for other frames to it
     silence_patience: int = 1_000 * MILLISECOND
     #: what subscribers have released is reported no more often than this, unless somebody waits for it

@@ -71,6 +71,13 @@ def is_question(frame: Frame) -> bool:
             return type(frame) in QUESTIONS
 
 
+def events_in(frame: Frame) -> int:
+    """Return the number of events that a frame to a neighbour carries."""
+    if isinstance(frame, Together):
+        return sum(map(events_in, frame.frames))
+    return frame.batch.count if isinstance(frame, Knowledge) and frame.batch is not None else 0
+
+
 class HistoryQueue(Generic[Item]):
     """History that waits for live frames, in order; the owner sends live frames itself, and reports them."""
 

@@ -243,6 +243,8 @@ def _links(node: Node) -> list[LinkStatus]:
             events=up[peer].said_events if peer in up else 0,
             queued_bytes=up[peer].queued_bytes if peer in up else 0,
             condition=node.runtime.broker.link_condition(peer),
+            sent=server.link_traffic.of(peer),
+            version=up[peer].link_version if peer in up else None,
         )
         for peer in server.neighbours
     ]

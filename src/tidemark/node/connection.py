@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from tidemark.access.principal import Principal
 from tidemark.broker.effects import LinkMeasured
-from tidemark.broker.outgoing import HistoryQueue, is_history, is_question, undroppable
+from tidemark.broker.outgoing import HistoryQueue, events_in, is_history, is_question, undroppable
 from tidemark.broker.preparation import Steps, Work
 from tidemark.errors import WireError
 from tidemark.message.batches.batch import Buffer
@@ -43,7 +43,6 @@ from tidemark.wire.frames import (
     Fetch,
     Frame,
     Hello,
-    Knowledge,
     Lease,
     Offer,
     Overlay,
@@ -56,13 +55,13 @@ from tidemark.wire.frames import (
     Refused,
     Rest,
     Subscribe,
-    Together,
     Topic,
     Unsubscribe,
 )
 from tidemark.wire.limits import FRAME_BYTES_MAX
 from tidemark.wire.liveness.tcp_info import TcpInfo
 from tidemark.wire.security.frames import Access, Proof
+from tidemark.wire.versions import is_spoken
 
 if TYPE_CHECKING:
     from tidemark.node.leases.leaseholder import Leaseholder
@@ -111,6 +110,7 @@ class Connection(TurnTaking):
         "introduction",
         "is_subscriber",
         "lease",
+        "link_version",
         "measured",
         "name",
         "number",
@@ -132,6 +132,8 @@ class Connection(TurnTaking):
         self._server = server
         self._questions = Rate(server.limits.questions, server.turns.clock)
         self._encode: Encode = encode
+        #: the version of the protocol between brokers that is spoken
+        self.link_version = 0
         #: pieces of encoded frames that `flush` writes together when the stimulus at hand has been handled
         self._said: list[Buffer] = []
         #: whether one of these frames asks the neighbour for something
@@ -210,7 +212,7 @@ class Connection(TurnTaking):
         if reason is not None:
             self.refuse("limit", reason)
         elif self.expected is not None:
-            self.write(Hello(self._server.name, self._server.incarnation))
+            self.write(self._server.hello)
             if not self._server.security.proves_links:
                 self.write(self._server.membership.greeting())
         elif self.calling is not None:
@@ -397,7 +399,7 @@ class Connection(TurnTaking):
                 self._server.told_overlay(self, frame)
             elif isinstance(frame, Access):
                 self._server.told_access(self, frame)
-            elif type(frame) in FROM_PEER:
+            elif type(frame) in FROM_PEER and is_spoken(frame, self.link_version):
                 said.append(cast(PeerFrame, frame))
             elif isinstance(frame, Refused):
                 log.error("refused by the neighbour", peer=peer, code=frame.code, reason=frame.reason)
@@ -434,7 +436,7 @@ class Connection(TurnTaking):
             (runtime.to_deliver if type(frame) is Deliver else runtime.to_flush).append(self)
         self._say(frame)
         self._is_question_said = self._is_question_said or (self.peer is not None and is_question(frame))
-        self.said_events += _events_in(frame)
+        self.said_events += events_in(frame)
         if len(self._said) > PIECES_MAX:
             self.flush()
 
@@ -452,7 +454,9 @@ class Connection(TurnTaking):
             self.close()
             return
         self._history.put(frame, pieces, size_of(pieces))
-        self.said_events += _events_in(frame)
+        if self.peer is not None:
+            self._server.link_traffic.sent(self.peer, pieces)
+        self.said_events += events_in(frame)
         if not self._said:
             self._server.runtime.to_flush.append(self)
 
@@ -520,7 +524,7 @@ class Connection(TurnTaking):
 
     def speak_link(self, version: int) -> None:
         """Speak this version of the protocol between brokers from now on."""
-        self._encode = encoder_for_link(version)
+        self._encode, self.link_version = encoder_for_link(version), version
 
     def bound_link(self) -> None:
         """Keep the kernel from holding more for a neighbour than it can send soon."""
@@ -534,7 +538,10 @@ class Connection(TurnTaking):
 
     def _say(self, frame: Frame) -> None:
         try:
-            self._said += self._encode(frame)
+            pieces = self._encode(frame)
+            self._said += pieces
+            if self.peer is not None:
+                self._server.link_traffic.sent(self.peer, pieces)
         except WireError as error:
             log.error("a frame cannot be sent", address=self.address, reason=str(error))
             if isinstance(frame, Answer):
@@ -589,10 +596,3 @@ class Connection(TurnTaking):
         self._is_closing = True
         if self._transport is not None:
             self._transport.abort()
-
-
-def _events_in(frame: Frame) -> int:
-    """Return the number of events that a frame to a neighbour carries."""
-    if isinstance(frame, Together):
-        return sum(map(_events_in, frame.frames))
-    return frame.batch.count if isinstance(frame, Knowledge) and frame.batch is not None else 0

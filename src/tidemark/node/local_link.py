@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tidemark.broker.outgoing import undroppable
 from tidemark.node.logs import Log
 from tidemark.wire.frames import Frame, Hello, Knowledge, Overlay, PeerFrame, Ping, Pong, Together
+from tidemark.wire.limits import LINK_NEWEST
 from tidemark.wire.security.frames import Access
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class LocalLink:
         #: bytes and events sent from this side since the link is up
         self.said_bytes = 0
         self.said_events = 0
+        #: both sides are of one program, and so speak its newest version
+        self.link_version = LINK_NEWEST
         self._other: LocalLink | None = None
 
     def join(self, other: LocalLink) -> None:
@@ -80,12 +83,14 @@ class LocalLink:
             self.close()
             return
         size = FRAME_BYTES
+        before = self.said_bytes
         self.said_bytes += FRAME_BYTES
         for each in frame.frames if isinstance(frame, Together) else (frame,):
             if isinstance(each, Knowledge) and each.batch is not None:
                 size += each.batch.held_bytes
                 self.said_events += each.batch.count
                 self.said_bytes += len(each.batch.data)
+        self._server.link_traffic.sent_locally(self.peer, frame, self.said_bytes - before)  # type: ignore[arg-type]
         self._other._put(frame, size)  # type: ignore[arg-type]  # the core sends peers only peer frames
 
     def say(self, frame: Overlay | Access) -> None:

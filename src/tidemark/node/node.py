@@ -496,6 +496,7 @@ def broker_config(config: Config, incarnation: int) -> BrokerConfig:
         TopicLimits(config.limits.topic_schemas, config.limits.all_schemas),
         ClientLimits(config.limits.subscriptions, config.limits.topics),
         pfs_sync=thresholds.pfs_sync,
+        link_version=config.links.version,
         silence_patience=thresholds.company,
         drain_notice=drain_notice(config.topology, name),
         cache_bytes_max=config.cache.bytes,

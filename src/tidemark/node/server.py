@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from ipaddress import ip_address
 from itertools import count
 from time import time
 from typing import Protocol
@@ -27,16 +26,17 @@ from tidemark.node.leases.leaseholder import Leaseholder
 from tidemark.node.leases.leases import Leases
 from tidemark.node.local_link import LocalLink
 from tidemark.node.logs import Log
+from tidemark.node.monitoring.link_traffic import LinkTraffic
 from tidemark.node.runtime import Runtime
 from tidemark.node.security.access_membership import AccessMembership
 from tidemark.node.security.login_limits import LoginLimits
 from tidemark.node.security.security import Security
-from tidemark.node.sockets import call_back
+from tidemark.node.sockets import call_back, is_here
 from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.topology import Topology
 from tidemark.node.turns.turns import Turns
 from tidemark.node.unfinished_input import UnfinishedInput
-from tidemark.wire.frames import Answer, Ask, Overlay, Pong, Refused
+from tidemark.wire.frames import Answer, Ask, Hello, Overlay, Pong, Refused
 from tidemark.wire.limits import VERSIONS_MISSED_MAX
 from tidemark.wire.liveness.tcp_info import TcpInfo
 from tidemark.wire.security.frames import Access
@@ -159,6 +159,10 @@ class Server:
         self.security = security
         self.access = access
         self._link_limits = config.links
+        #: what neighbours are told first, with the newest version of the protocol that is spoken with them
+        self.hello = Hello(name, incarnation, newest=config.links.version)
+        #: what was sent to each neighbour; its links count here, metrics and admin read it
+        self.link_traffic = LinkTraffic()
         #: what connections receive goes to its `client_*`, `peer_said` and `link_*` methods
         self.runtime = runtime
         self.admin = admin
@@ -330,6 +334,7 @@ class Server:
     def change(self, topology: Topology) -> None:
         """Go by another topology: close what is no link any more, and send subscribers away when drained."""
         self.neighbours = topology.neighbours(self.name)
+        self.link_traffic.keep(self.neighbours)
         self.pubends = hosted(topology, self.name)
         for connection in [each for each in self._strangers if each.hello is not None]:
             connection.close()
@@ -587,11 +592,3 @@ def drain_notice(topology: Topology, name: str) -> DrainNotice | None:
     addresses = tuple(str(each.listen) for each in others[:OTHERS_MAX])
     where = f": go to tidemark://{','.join(addresses)}" if addresses else ""
     return DrainNotice(f"{name!r} is being drained{where}", addresses)
-
-
-def is_here(address: str) -> bool:
-    """Returns whether `address` is a loopback address, and so one of this machine."""
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:
-        return False

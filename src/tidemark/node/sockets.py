@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 from contextlib import suppress
+from ipaddress import ip_address
 from typing import Any
 
 from tidemark.node.config.units import HostPort
@@ -47,6 +48,14 @@ def observed(transport: asyncio.Transport) -> TcpInfo | None:
     with suppress(OSError):  # not a socket of TCP, or closed
         return TcpInfo.parse(found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES))
     return None
+
+
+def is_here(address: str) -> bool:
+    """Returns whether `address` is a loopback address, and so one of this machine."""
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 async def call_back(protocol: asyncio.BaseProtocol, address: HostPort, tls: ssl.SSLContext | None) -> None:

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Protocol, TypeVar
 
 from tidemark import sync
-from tidemark.client.connecting.addresses import SCHEME, parse_url
+from tidemark.client.connecting.addresses import SCHEME, TLS_SCHEME, parse_url
 from tidemark.client.connecting.backoff import Backoff
 from tidemark.errors import ConfigError, NotConnectedError, RefusedError, TidemarkError, TimedOutError
 from tidemark.spark.broker_answers import HostedPubend, merged_pubends, merged_topics
@@ -145,7 +145,8 @@ class RetryingClient:
 def urls_of(text: str | Sequence[str]) -> tuple[str, ...]:
     """The URLs of all brokers, each once. Raises ConfigError if there is none or one is malformed."""
     texts = [text] if isinstance(text, str) else text
-    urls = [url for each in texts for url in re.split(rf"\s*,\s*(?={re.escape(SCHEME)})", each.strip())]
+    begins = "|".join(map(re.escape, (SCHEME, TLS_SCHEME)))
+    urls = [url for each in texts for url in re.split(rf"\s*,\s*(?={begins})", each.strip())]
     for url in urls:
         parse_url(url)
     if not 1 <= len(urls) <= BROKERS_MAX:

@@ -11,7 +11,7 @@ answers of older brokers can be read.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidemark.message.generations import is_removed
 from tidemark.wire.json_objects import JsonObject
@@ -244,6 +244,14 @@ class LinkCondition(JsonObject):
 
 
 @dataclass(frozen=True, slots=True)
+class FrameCount(JsonObject):
+    """Frames of one kind that were sent over a link."""
+
+    frames: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class LinkStatus(JsonObject):
     """A link to a neighbour, and what was sent over it since it is up."""
 
@@ -258,6 +266,10 @@ class LinkStatus(JsonObject):
     queued_bytes: int
     #: None from a broker that is older
     condition: LinkCondition | None = None
+    #: kind of frame -> what was sent since the broker started; nothing from a broker that is older
+    sent: Mapping[str, FrameCount] = field(default_factory=dict)
+    #: the version of the protocol that is spoken; None while it is down, and from a broker that is older
+    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ is an error of the sender and is never sent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from struct import error as StructError  # noqa: N812  # an exception, named like one
 
@@ -184,6 +184,22 @@ def _encode_for_version_1(frame: Frame) -> list[Buffer]:
 def size_of(pieces: Iterable[Buffer]) -> int:
     """The number of bytes in all the buffers."""
     return sum(map(len, pieces))
+
+
+def kinds_in(pieces: Iterable[Buffer]) -> Iterator[tuple[str, int]]:
+    """Yield the kind and the bytes of each frame in the pieces that were encoded, and of those in a Together.
+
+    A Together counts for its header alone. Every frame begins with a piece of its own.
+    """
+    left, kind, size = 0, "", 0
+    for piece in pieces:
+        if not left:
+            size, key, _ = HEADER.unpack_from(piece)
+            kind = _LAYOUT_OF_KEY[key].frame.__name__
+            size = left = HEADER_BYTES + (size if key != _TOGETHER else 0)
+        left -= len(piece)
+        if not left:
+            yield kind, size
 
 
 def layout_of(key: int, flags: int) -> FrameLayout:

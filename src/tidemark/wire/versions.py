@@ -6,6 +6,7 @@ Hello and Connect carry the versions that the sender can speak, so their own lay
 from __future__ import annotations
 
 from tidemark.errors import VersionError
+from tidemark.wire.frames import Claim, Frame, Heard, Together, Topic, Ways, Yielded
 from tidemark.wire.limits import LINK_NEWEST, LINK_OLDEST, PROTOCOL_NEWEST, PROTOCOL_OLDEST
 
 
@@ -14,9 +15,27 @@ def agree(oldest: int, newest: int) -> int:
     return _common(oldest, newest, PROTOCOL_OLDEST, PROTOCOL_NEWEST)
 
 
-def agree_link(oldest: int, newest: int) -> int:
-    """The version to speak with a broker that can speak `oldest` to `newest`; VersionError if none fits."""
-    return _common(oldest, newest, LINK_OLDEST, LINK_NEWEST)
+def agree_link(oldest: int, newest: int, mine: int = LINK_NEWEST) -> int:
+    """The version to speak with a broker that can speak `oldest` to `newest`; VersionError if none fits.
+
+    `mine` is the newest that this side speaks.
+    """
+    return _common(oldest, newest, LINK_OLDEST, mine)
+
+
+def is_spoken(frame: Frame, version: int) -> bool:
+    """Whether a broker that speaks this version of the protocol between brokers understands `frame`."""
+    match frame:
+        case Together() | Yielded():
+            return version >= 4
+        case Claim(to=more) | Heard(lost=more):
+            return version >= 4 or not more
+        case Topic(generation=more):
+            return version >= 5 or not more
+        case Ways():
+            return version >= 3
+        case _:
+            return True
 
 
 def _common(oldest: int, newest: int, my_oldest: int, my_newest: int) -> int:

@@ -215,7 +215,7 @@ class Handover:
     def tell_all(self, peer: str) -> None:
         """A neighbour has come up, and may have been away: tell it every claim that is for all."""
         for name, claim in self._claims.items():
-            if claim.to and name in self._told_to_all and (claim.settled or claim.broker == self._me):
+            if claim.to and name in self._told_to_all:
                 # From now on it is for all, so that the peer also hears when it is settled.
                 claim = self._claims[name] = replace(claim, to="")
             if not claim.to:

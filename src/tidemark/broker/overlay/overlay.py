@@ -53,7 +53,7 @@ class Overlay:
         self, config: BrokerConfig, streams: Mapping[str, Stream], interests: Interests, turn: Turn
     ) -> None:
         self._me = config.name
-        self._incarnation = config.incarnation
+        self._hello = Hello(config.name, config.incarnation, newest=config.link_version)
         self.routing = Routing(config.layout, config.name)
         #: pubend of the layout -> its stream; the broker's own, which only the broker changes
         self._streams = streams
@@ -118,7 +118,7 @@ class Overlay:
         """A link is up: introduce this broker, if the other end is a neighbour."""
         self.link_down(peer)
         if peer in self.routing.neighbours:
-            self._out.add(SendPeer(peer, Hello(self._me, self._incarnation)))
+            self._out.add(SendPeer(peer, self._hello))
         else:
             self._early[peer] = None
 
@@ -262,7 +262,7 @@ class Overlay:
         greeted = []
         for peer in [each for each in self._early if each in self.routing.neighbours]:
             frame = self._early.pop(peer)
-            self._out.add(SendPeer(peer, Hello(self._me, self._incarnation)))
+            self._out.add(SendPeer(peer, self._hello))
             if frame is not None and self.hello(peer, frame):
                 greeted.append(peer)
         return greeted

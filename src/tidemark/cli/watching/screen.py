@@ -15,6 +15,8 @@ from tidemark.errors import ClientError
 from tidemark.message.visible import visible_lines
 
 SUBSCRIPTIONS_SHOWN_MAX = 10
+#: Kinds of frames to one neighbour, of those of which there are most.
+KINDS_SHOWN_MAX = 4
 #: counter -> its title in `top`, in this order
 COUNTERS = {
     "events_published": "published",
@@ -64,6 +66,7 @@ def draw_top(snapshot: BrokerSnapshot) -> str:
         _head(snapshot),
         _counters(snapshot),
         _pubends(snapshot),
+        _links(snapshot),
         draw_lags(snapshot.lags[:SUBSCRIPTIONS_SHOWN_MAX]) + (f"\n({hidden} more)" if hidden > 0 else ""),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -131,6 +134,16 @@ def _counters(snapshot: BrokerSnapshot) -> str:
         if name in snapshot.metrics
     ]
     return table(("events", "a second", "in all"), rows, right=[1, 2])
+
+
+def _links(snapshot: BrokerSnapshot) -> str:
+    """What is sent to each neighbour, by the kind of frame, the most frequent first."""
+    rows = []
+    for peer, kinds in sorted(snapshot.link_rates.items()):
+        busy = sorted(((rates, kind) for kind, rates in kinds.items() if rates[0]), reverse=True)
+        for at, ((frames, size), kind) in enumerate(busy[:KINDS_SHOWN_MAX]):
+            rows.append((peer if at == 0 else "", kind, f"{frames:,.1f}", f"{show_bytes(size)}/s"))
+    return table(("sent to", "frames", "a second", "bytes"), rows, right=[2, 3]) if rows else ""
 
 
 def _pubends(snapshot: BrokerSnapshot) -> str:

@@ -17,9 +17,9 @@ from tidemark.cli.watching.screen import draw_top, watch
 @BROKER
 @JSON
 def top(once: bool, interval: float, url: str, as_json: bool) -> None:
-    """Show what the broker is doing: rates, pubends, and who is furthest behind. Ctrl-C ends it.
+    """Show what the broker is doing: rates, pubends, links, and who is furthest behind. Ctrl-C ends it.
 
-    With --json one object an interval: status, metrics, rates, pubends, streams, lags.
+    With --json one object an interval: status, metrics, rates, pubends, streams, lags, links, link_rates.
 
     \b
     tidemark top
@@ -55,4 +55,12 @@ def _described(snapshot: BrokerSnapshot) -> dict[str, object]:
         "pubends": snapshot.pubends,
         "streams": snapshot.streams,
         "lags": snapshot.lags,
+        "links": snapshot.links,
+        "link_rates": {
+            peer: {
+                kind: {"frames": round(frames, 3), "bytes": round(size, 1)}
+                for kind, (frames, size) in kinds.items()
+            }
+            for peer, kinds in snapshot.link_rates.items()
+        },
     }

@@ -107,6 +107,11 @@ BENCHES: dict[str, Bench] = {
             "security.benchmark",
         ),
         Bench(
+            "console",
+            "what an open console and 1,000 browsers cost a loaded broker, and what others notice",
+            "console.benchmark",
+        ),
+        Bench(
             "thinlink",
             "history and live events over a real link of 1 Mbit, in network namespaces (needs root)",
             "thinlink.benchmark",

@@ -27,6 +27,7 @@ from tidemark.node.config.values import checked, shown
 from tidemark.node.leases.callback_policy import check_patterns
 from tidemark.node.topology.file import TABLES, take_topology, unknown
 from tidemark.node.topology.topology import Topology
+from tidemark.wire.limits import LINK_NEWEST
 
 PREFIX = "TIDEMARK_"
 #: settings that are paths: a relative one in a file starts at the directory of that file
@@ -251,6 +252,8 @@ def _fitting(config: Config) -> Config:
         raise _of(config, "limits.silence", "must be longer than limits.ping, or nobody has time to answer")
     if config.links.silence < 2 * config.links.ping:
         raise _of(config, "links.silence", "must be twice links.ping at least, or nobody has time to answer")
+    if config.links.version > LINK_NEWEST:
+        raise _of(config, "links.version", f"this broker speaks no newer version than {LINK_NEWEST}")
     if config.links.wait_max < config.links.wait:
         raise _of(config, "links.wait_max", "must not be shorter than links.wait")
     if config.thresholds.nack_max < config.thresholds.nack:

@@ -25,6 +25,7 @@ from tidemark.node.config.units import (
     parse_size,
 )
 from tidemark.node.topology.topology import BrokerPlacement, Topology
+from tidemark.wire.limits import LINK_NEWEST, LINK_OLDEST
 
 DEFAULT = "default"
 DEFAULT_PUBEND = "main"
@@ -157,7 +158,7 @@ class LinksSection:
         "that was busy a moment ago has become silent.",
     )
     idle: Duration = _time(
-        "1s",
+        "1500ms",
         "A broker that has said nothing over a link for this long says a word; one that has heard nothing "
         "for twice as long sends a Ping.",
     )
@@ -165,6 +166,12 @@ class LinksSection:
         "600ms",
         "A busy link whose other side says nothing and takes nothing for this long is dead and is closed; an "
         "idle one as long after the Ping as a busy one.",
+    )
+    version: int = setting(
+        LINK_NEWEST,
+        "The newest version of the protocol that is spoken with other brokers; an older one is for trying an "
+        "upgrade.",
+        least=LINK_OLDEST,
     )
     wait: Duration = _time(
         "50ms", "A lost link is called again after this time; the wait doubles with each failure."

@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 from tidemark.broker.counters import COUNTED
 from tidemark.node.disk.disk_thread import SYNCS
 from tidemark.node.monitoring.http import Response
+from tidemark.node.monitoring.link_traffic import LinkTraffic
 from tidemark.wire.answers import SubscriptionStatus
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ class _NodeCollector(Collector):
             server.turns.waits,
         )
         yield CounterMetricFamily("tidemark_frames_dropped", "Frames for slow neighbours.", server.dropped)
+        yield from _links(server.link_traffic)
         leases = server.leases
         yield CounterMetricFamily("tidemark_dials", "Calls of clients that were away.", leases.dials)
         yield CounterMetricFamily("tidemark_dials_failed", "Those that led to nothing.", leases.dials_failed)
@@ -130,6 +132,18 @@ class _NodeCollector(Collector):
             held.add_metric([what], size)
         yield held
         yield from _archive(self._node)
+
+
+def _links(traffic: LinkTraffic) -> Iterator[Metric]:
+    """Yields what was sent over each link, by the kind of frame."""
+    labels = ["peer", "kind"]
+    frames = CounterMetricFamily("tidemark_link_frames", "Frames sent to a neighbour.", labels=labels)
+    size = CounterMetricFamily("tidemark_link_bytes", "Bytes sent to a neighbour.", labels=labels)
+    for peer, kinds in traffic.all():
+        for kind, count in kinds.items():
+            frames.add_metric([peer, kind], count.frames)
+            size.add_metric([peer, kind], count.bytes)
+    yield from (frames, size)
 
 
 def _archive(node: Node) -> Iterator[Metric]:

@@ -216,7 +216,7 @@ class Introduction:
         """A broker introduces itself. Before anything else it has to prove who it is, where that is asked."""
         link = self._with
         try:
-            link.speak_link(agree_link(hello.oldest, hello.newest))
+            link.speak_link(agree_link(hello.oldest, hello.newest, self._server.hello.newest))
         except VersionError as error:
             link.refuse("version", str(error))
             return

@@ -50,6 +50,8 @@ PATTERNS = ("t.>", "t.x", "t.*")
 #: How long faults happen, and how long the world then has to come to rest, in microseconds.
 STORM_US = 2 * SECOND
 REST_US = 60 * SECOND
+#: The same for a world whose links have a bandwidth: 1,500 events take a minute over three hops of 4 kB/s.
+REST_WITH_RATES_US = 240 * SECOND
 STEP_US = SECOND // 4
 #: In how many worlds a topic is removed and created again.
 KEPT_TOPIC_SHARE = 0.25
@@ -161,7 +163,8 @@ class SeedRun:
         self.fault_injector.begin(start + STORM_US)
         engine.run(start + STORM_US)
         self._heal()
-        while not self._is_quiet() and engine.now < start + STORM_US + REST_US:
+        rest = REST_US if self.plan.link_rate is None else REST_WITH_RATES_US
+        while not self._is_quiet() and engine.now < start + STORM_US + rest:
             engine.run(engine.now + STEP_US)
         check_world(self.world)
         self._nacks_stop()

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidemark.client.client import Client, connect
-from tidemark.client.connecting.addresses import SCHEME, parse_url
+from tidemark.client.connecting.addresses import SCHEME, TLS_SCHEME, is_tls, parse_url
 from tidemark.errors import TidemarkError
 from tidemark.spark.archive.reader import Snapshot
 from tidemark.spark.archive.state import FOLDER
@@ -71,7 +71,9 @@ class DeepService:
 
         Without `sessions` all is read in this process.
         """
-        self._addresses = list(dict.fromkeys(str(each) for url in urls for each in parse_url(url)))
+        schemes = {url: TLS_SCHEME if is_tls(url) else SCHEME for url in urls}
+        #: a URL for each broker
+        self._urls = list(dict.fromkeys(f"{schemes[url]}{each}" for url in urls for each in parse_url(url)))
         self._path = folder_at(path)
         self._sessions = sessions
         self._tell = tell
@@ -90,8 +92,8 @@ class DeepService:
         self._spool = Spool(self._path / FOLDER / "spool")
         try:
             async with asyncio.TaskGroup() as group:
-                for address in self._addresses:
-                    group.create_task(self._serve(f"{SCHEME}{address}"))
+                for url in self._urls:
+                    group.create_task(self._serve(url))
                 group.create_task(self._work())
         finally:
             for task in [*self._tasks.values(), *self._others]:

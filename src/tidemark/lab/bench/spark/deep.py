@@ -39,8 +39,8 @@ TIMES_MAX = 2.0
 JOBS = 3
 #: One event of this many is for a subscriber.
 SHARE = 1_000
-#: How many events the one subscriber wants.
-SCATTERED = 100
+#: How many events the one subscriber wants; a selector has at most 200 words.
+SCATTERED = 50
 
 
 _LOAD = Load()

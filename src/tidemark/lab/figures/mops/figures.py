@@ -83,7 +83,7 @@ class RoamingEffort:
         ]
 
 
-FULL = RoamingEffort((1, 5, 10, 15, 20, 25, 30, 35), (1, 15, 35), 1, 60)
+FULL = RoamingEffort((1, 5, 7, 10, 15, 20, 25, 30, 35), (1, 15, 35), 1, 60)
 QUICK = RoamingEffort((1, 6, 15), (1, 15), 1, 6)
 
 

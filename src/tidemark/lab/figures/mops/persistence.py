@@ -19,6 +19,7 @@ from tidemark.lab.figures.mops.roaming import (
     DeliveryCounts,
     MessageCounts,
 )
+from tidemark.lab.figures.signs_of_life import SignsOfLife
 from tidemark.lab.figures.simulated_overlay import STEADY, ObservedSubscriber, SimulatedOverlay
 from tidemark.sim.swarm.plan import SECOND, WorldPlan
 from tidemark.ticks import TICK_MIN
@@ -100,6 +101,7 @@ class PersistenceApproach:
         plan = WorldPlan(layout, STEADY, pubend_policy=policy, topics=TOPICS, validities=(VALIDITY_MS,))
         self.message_counts = MessageCounts()
         self._overlay = SimulatedOverlay(plan)
+        self._signs = SignsOfLife(self._overlay, self._counted)
         self._overlay.listen(self._between, self._to_client, self._from_client)
         #: (sender, receiver, pubend) -> the last interest sent
         self._wanted: dict[tuple[str, str, str], Interest] = {}
@@ -107,6 +109,10 @@ class PersistenceApproach:
     # Frames on the way.
 
     def _between(self, sender: str, receiver: str, frame: PeerFrame) -> None:
+        self._counted(sender, receiver, frame)
+        self._signs.passed(sender, receiver, frame)
+
+    def _counted(self, sender: str, receiver: str, frame: PeerFrame) -> None:
         """Count a frame: its notifications one by one, and whatever else is in it as one message."""
         self.message_counts.framed(_kind_of(frame), brokers=2)
         others: list[str] = []
