@@ -52,7 +52,7 @@ class SecurityEffort:
 
 
 FULL = SecurityEffort(1_000, 9, 2_000, 20_000, 200, 100_000)
-QUICK = SecurityEffort(100, 3, 1_000, 5_000, 50, 2_000)
+QUICK = SecurityEffort(100, 3, 10_000, 20_000, 50, 2_000)
 TINY = SecurityEffort(10, 1, 100, 100, 5, 30)
 
 
