@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 from tests import security_on
 from tests.ports import free_ports
@@ -89,7 +89,9 @@ class LiveNode:
     def metrics(self) -> str:
         """What the broker tells monitoring."""
         scheme, context = security_on.http()
-        with urlopen(f"{scheme}://{self.http_address}/metrics", context=context) as page:
+        asked = Request(f"{scheme}://{self.http_address}/metrics")
+        asked.add_header("Authorization", f"Bearer {security_on.PASSWORD}")
+        with urlopen(asked, context=context) as page:
             return str(page.read().decode())
 
     def start(self) -> None:

@@ -15,7 +15,7 @@ from tempfile import mkdtemp
 
 #: Names the directory with the files, for the processes that tests start too.
 DIRECTORY = "TIDEMARK_TESTS_SECURITY"
-USER, PASSWORD = "tester", "a password for tests"
+USER, PASSWORD = "tester", "a-password-for-tests"
 DOCUMENT = """
 [roles.everything]
 subscribe = [">"]
@@ -85,4 +85,5 @@ def settings_of(name: str = "b1") -> dict[str, str]:
         "security.authority": str(path / "ca.pem"),
         "security.certificate": str(files / "cert.pem"),
         "security.key": str(files / "key.pem"),
+        "security.http_token": str(path / "password"),
     }
