@@ -35,6 +35,7 @@ SEEDS = {
 
 #: (profile, seed) that found a bug once -> what it was.
 REGRESSIONS: dict[tuple[str, int], str] = {
+    ("access", 921_054): "the oracle judged ways while a broker still followed both",
     ("access", 910_278): "an access document of before won after everybody had the last one of the world",
     ("swarm", 701): "an outage made a relay wait for a minute before it asked again for what was lost",
     ("swarm", 510_161): "a pubend that kept events for newcomers let them go although a host had come",

@@ -284,7 +284,7 @@ def check_routes(world: World) -> None:
     """Raise ViolationError unless each broker has each pubend from the neighbour that the routing names.
 
     Call when everything has been healed for longer than `return_delay`, after which brokers return to a
-    better route.
+    better route, and for as long as they follow both then.
     """
     layout = world.layout
     live = {name: frozenset(layout.neighbours(name)) for name in layout.brokers}

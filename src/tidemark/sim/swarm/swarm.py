@@ -13,6 +13,7 @@ from functools import partial
 from hashlib import sha256
 from random import Random
 
+from tidemark.broker.overlay.overlay import OVERLAP_US
 from tidemark.sim.judging.ground_truth import ViolationError
 from tidemark.sim.judging.oracle import check_routes, check_world, is_caught_up
 from tidemark.sim.judging.topics import check_topics
@@ -219,9 +220,10 @@ class SeedRun:
         engine, sent = self.world.engine, self.world.network.sent
         # What brokers say of their links and routes is heard when the live frames before it have left.
         engine.run(engine.now + self.world.network.waiting_us())
-        # A broker that returns to a better route nacks once what lies between. A link that has died often is
-        # a better route again after three half-lives at the latest.
-        engine.run(engine.now + CALM_US + self.plan.return_delay + 3 * self.plan.damping)
+        # A broker that returns to a better route follows both for a while, and nacks once what lies between.
+        # A link that has died often is a better route again after three half-lives at the latest.
+        returned = self.plan.return_delay + self.plan.silence_patience + OVERLAP_US
+        engine.run(engine.now + CALM_US + returned + 3 * self.plan.damping)
         for _ in range(CALM_TRIES):
             before = sent.get("Nack", 0)
             engine.run(engine.now + CALM_US)
