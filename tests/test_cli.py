@@ -117,7 +117,7 @@ LEAVES = {
     names: command for names, command in every_command().items() if not isinstance(command, click.Group)
 }
 #: Prints a script for a shell, not for a program that reads JSON.
-NO_JSON = {("completion",)}
+NO_JSON = {("completion",), ("man",)}
 
 
 @pytest.mark.parametrize("names", every_command(), ids=" ".join)

@@ -19,6 +19,7 @@ TidemarkError                    reason
 ├── WireError                    bytes from the other side are not of this protocol
 │   └── VersionError             the two sides have no version of the protocol in common
 ├── FrameError                   a frame cannot be handled, and nothing was changed by it
+├── NeighbourError               a neighbour says what its place in the overlay does not allow
 ├── AccessError                  a name, a rule or an access document is refused
 │   └── StaleAccessError         a change is of a document that is not in force: expected, actual
 ├── ConfigError                  a configuration is refused: key, source
@@ -36,6 +37,8 @@ TidemarkError                    reason
     ├── DiskFullError            no space: nothing was written, try again when there is some
     ├── DiskFailedError          a write or sync failed: nothing more is written by this process
     ├── DirectoryLockedError     another process uses the directory: holder
+    ├── StoreAwayError           an object store does not answer: try again when it has returned
+    ├── FencedError              another process has become the writer of an archive
     ├── UnknownFormatError       the files are of another program, volume or version
     └── DamagedError             bytes that were written cannot be read back: offset
 

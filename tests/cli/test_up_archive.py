@@ -137,7 +137,7 @@ def test_up_archives_all_events_and_survives_its_archive(tmp_path: Path) -> None
         )  # fmt: skip
         assert second.returncode == 1
         assert second.stderr.count("\n") == 1
-        assert f"process {first} archives into it already: stop that first" in second.stderr
+        assert f"process {first} writes it already: stop that first" in second.stderr
         os.kill(first, signal.SIGKILL)
         tidemark("pub", "trades", "n=2")
         eventually(lambda: status(path, url)["events"] == 2)

@@ -52,7 +52,13 @@ SAME_TYPES = {
     "F": "Any",
 }
 #: page -> names that mean something else there
-ON_PAGE = {"docs_spark": {"trades": "pyspark.sql.DataFrame", "values": "list[dict[str, Any]]"}}
+ON_PAGE = {
+    "docs_spark": {
+        "trades": "pyspark.sql.DataFrame",
+        "values": "list[dict[str, Any]]",
+        "query": "Any",
+    }
+}
 
 
 def blocks() -> list[tuple[str, str]]:

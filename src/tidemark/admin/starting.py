@@ -78,6 +78,7 @@ def run_topology_file(file: Path, archive: Path | None, console: str | None = No
 
     With a directory as `archive`, an archive in it too; with an address as `console`, a console there.
     """
+    from tidemark.admin.overlay_queries import urls_of
     from tidemark.node.config.loading import brokers_of, topology_of
     from tidemark.node.process import archiving
     from tidemark.node.process.supervised_process import SupervisedGroup
@@ -85,8 +86,7 @@ def run_topology_file(file: Path, archive: Path | None, console: str | None = No
 
     beside = []
     if console is not None:
-        urls = [f"tidemark://{each.listen}" for each in topology_of(file).brokers.values()]
-        beside.append(_console(urls, console))
+        beside.append(_console(list(urls_of(topology_of(file)).values()), console))
     names = brokers_of(file)
     archiver = None if archive is None else archiving.archive_of_all(file, names, archive)
     if archiver is not None:

@@ -32,7 +32,7 @@ from tidemark.broker.effects import (
     Woken,
 )
 from tidemark.broker.overlay.layout import MAIN_TREE, Layout, pair
-from tidemark.errors import WireError
+from tidemark.errors import NeighbourError, WireError
 from tidemark.lab.fuzz.connections import (
     HostileClient,
     HostileConnection,
@@ -221,7 +221,7 @@ class CoreFuzzer:
         assert who not in (PUBLISHER, SUBSCRIBER) or not isinstance(frame, Refused), frame
 
     def _refused(self, who: int | str, gone: Stimulus, cause: BaseException) -> list[Stimulus]:
-        if not isinstance(cause, WireError):
+        if not isinstance(cause, WireError | NeighbourError):
             self.report.unforeseen[repr(cause)[:200]] += 1
         connection = self.open.pop(who, None)
         assert connection is not None, f"a client that behaves well was refused: {cause!r}"

@@ -128,8 +128,8 @@ def _round(side: _Side, effort: SecurityEffort, *, is_counted: bool) -> None:
 
 def _compared(sides: dict[str, _Side]) -> Iterator[Measurement]:
     base = sides["open"]
-    yield Measurement("open", "broker CPU", median(base.delivering) * 1e6, "s/million deliveries")
-    yield Measurement("open", "broker CPU", median(base.publishing) * 1e6, "s/million events")
+    yield Measurement("open", "fan-out, broker CPU", median(base.delivering) * 1e6, "s/million deliveries")
+    yield Measurement("open", "publishing, broker CPU", median(base.publishing) * 1e6, "s/million events")
     yield Measurement("open", "latency, p50", median(base.latency) / 1e6, "ms")
     for way in WAYS[1:]:
         side = sides[way.name]
