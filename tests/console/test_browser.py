@@ -123,9 +123,7 @@ def test_a_person_changes_a_subscription_after_seeing_what_that_means(
     with sync.connect(overlay.url("middle")) as tm, tm.subscribe("trades", durable="temporary", ack="client"):
         tm.publish("trades", {"symbol": "X", "price": 2.0})
     with browser_page() as page:
-        page.goto(f"http://127.0.0.1:{console.port}/subscriptions")
-        page.wait_for_selector("text=temporary")
-        page.get_by_role("link", name="temporary").click()
+        page.goto(f"http://127.0.0.1:{console.port}/subscriptions/temporary")
         picture(page, "subscription")
         page.get_by_role("button", name="Show what that means").first.click()
         expect(page.locator(".meaning")).to_contain_text("goes on at now")

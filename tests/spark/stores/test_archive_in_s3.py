@@ -100,7 +100,7 @@ def test_every_row_is_there_once_whatever_fails_between_put_and_answer(
     faults: list[Fault] = ["error", "cut before", "cut after"]
     with Archive(node.url, s3) as archive:
         monkeypatch.setattr(archive.maintenance, "run", lambda **_: None)
-        for n in range(9):
+        for n in range(6):
             published += publish(node, 2 * n, 2)
             left = [n]
 

@@ -120,8 +120,11 @@ async def make_change(visit: Visit) -> Response:
 
 async def _hosted(visit: Visit) -> HostedSubscription:
     name = visit.request.path_params["name"]
-    view = await visit.watch.view()
-    found = view.subscriptions.get(name)
+    found = (await visit.watch.view()).subscriptions.get(name)
+    if found is None:
+        # It may have come since the subscriptions were last asked for.
+        visit.watch.forget_subscriptions()
+        found = (await visit.watch.view()).subscriptions.get(name)
     if found is None:
         raise ProblemError(404, "unknown", f"there is no subscription {name!r}")
     return found
