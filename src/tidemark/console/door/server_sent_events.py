@@ -14,6 +14,7 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from tidemark.client.events import Event, Gap
 from tidemark.client.plain_events import event_object, gap_object
@@ -33,26 +34,38 @@ async def stream_events(request: Request, caller: Caller, streams: Streams) -> R
     wanted = stream_wanted(request.path_params["topic"], dict(request.query_params), plain_headers(request))
     stack = AsyncExitStack()
     opened = await stack.enter_async_context(streams.open(caller, wanted))
-    return StreamingResponse(_written(opened, stack), media_type="text/event-stream", headers=_HEADERS)
+    return _StreamResponse(_written(opened), stack)
 
 
-async def _written(opened: OpenStream, stack: AsyncExitStack) -> AsyncIterator[str]:
-    async with stack:
-        yield f"retry: {RETRY_MS}\n{_place(opened)}\n"
-        try:
-            async for item in opened.items():
-                if isinstance(item, list):
-                    yield "".join(_event_lines(item))
-                elif isinstance(item, Gap):
-                    yield _lines(gap_object(item), "gap")
-                elif isinstance(item, Taken):
-                    yield _told("taken", TAKEN)
-                    return
-                else:
-                    yield f": alive\n{_place(opened)}\n"
-        except TidemarkError as error:
-            problem = problem_of(error)
-            yield _told(problem.code, problem.reason)
+class _StreamResponse(StreamingResponse):
+    """A stream that is closed with its response, also if its reader is gone before the first byte."""
+
+    def __init__(self, written: AsyncIterator[str], stack: AsyncExitStack) -> None:
+        super().__init__(written, media_type="text/event-stream", headers=_HEADERS)
+        self._stack = stack
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request, and close the stream."""
+        async with self._stack:
+            await super().__call__(scope, receive, send)
+
+
+async def _written(opened: OpenStream) -> AsyncIterator[str]:
+    yield f"retry: {RETRY_MS}\n{_place(opened)}\n"
+    try:
+        async for item in opened.items():
+            if isinstance(item, list):
+                yield "".join(_event_lines(item))
+            elif isinstance(item, Gap):
+                yield _lines(gap_object(item), "gap")
+            elif isinstance(item, Taken):
+                yield _told("taken", TAKEN)
+                return
+            else:
+                yield f": alive\n{_place(opened)}\n"
+    except TidemarkError as error:
+        problem = problem_of(error)
+        yield _told(problem.code, problem.reason)
 
 
 def _event_lines(events: Iterable[Event]) -> Iterable[str]:
