@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 from math import cos, pi, sin
+from urllib.parse import quote
 
 from tidemark.admin.overlay_description import LinkDescription, OverlayDescription
 from tidemark.message.visible import visible
@@ -79,7 +80,7 @@ def _broker(description: OverlayDescription, name: str, at: tuple[float, float])
     shown = escape(visible(name if len(name) <= 18 else name[:17] + "…"))
     told = escape(visible(f"{name}, cell {each.cell}: {state}; pubends {', '.join(each.pubends) or 'none'}"))
     return (
-        f'<a href="/overlay?broker={escape(name)}"><g class="broker {kind}"><title>{told}</title>'
+        f'<a href="/overlay?broker={quote(name, safe="")}"><g class="broker {kind}"><title>{told}</title>'
         f'<rect x="{x:.0f}" y="{y:.0f}" width="{BROKER_WIDTH}" height="{BROKER_HEIGHT}" rx="8"/>'
         f'<text x="{at[0]:.0f}" y="{at[1] - 5:.0f}">{shown}</text>'
         f'<text x="{at[0]:.0f}" y="{at[1] + 15:.0f}" class="small">{escape(line)}</text></g></a>'

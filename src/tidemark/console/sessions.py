@@ -57,11 +57,15 @@ class Sessions:
         """Return the cookie of a new session, and the session."""
         now = self._clock()
         if len(self._sessions) >= SESSIONS_MAX:
-            oldest = min(self._sessions, key=lambda each: self._sessions[each].used)
-            del self._sessions[oldest]
+            # Requests without a cookie make sessions for nothing: they push out nobody who has logged in.
+            del self._sessions[min(self._sessions, key=self._order)]
         cookie, session = token_urlsafe(32), Session(caller, now, now)
         self._sessions[cookie] = session
         return cookie, session
+
+    def _order(self, cookie: str) -> tuple[bool, float]:
+        session = self._sessions[cookie]
+        return not session.caller.is_anonymous, session.used
 
     def end(self, cookie: str | None) -> None:
         """Forget a session."""

@@ -93,8 +93,7 @@ def publisher_of_key(caller: Caller, topic: str, key: str) -> str:
     """Return the publisher's name that a key of a caller stands for; ProblemError 400 for no sensible key."""
     if not 1 <= len(key) <= KEY_CHARACTERS_MAX:
         raise ProblemError(400, "request", f"an Idempotency-Key has 1 to {KEY_CHARACTERS_MAX} characters")
-    # A token is brought anew from time to time, so it is no part of the name.
-    text = "\0".join((caller.user, topic, key))
+    text = "\0".join((caller.identity, topic, key))
     return made_name(hashlib.sha256(text.encode()).hexdigest()[:16])
 
 
