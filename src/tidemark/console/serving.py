@@ -10,11 +10,14 @@ import uvicorn
 
 from tidemark.console.application import make_application
 from tidemark.console.callers import forget_own_login
-from tidemark.console.options import ConsoleOptions
+from tidemark.console.options import STREAMS_MAX, ConsoleOptions
 from tidemark.errors import ConfigError
+from tidemark.node.process.open_files import allow_connections
 
 #: Seconds that requests have to end when the console is stopped; streams never end by themselves.
 STOP_SECONDS = 2
+#: Connections at the same time, streams and others; who comes beyond them is answered with 503.
+CONNECTIONS_MAX = 2 * STREAMS_MAX
 #: Bytes of one message on a WebSocket.
 MESSAGE_BYTES_MAX = 1 << 20
 
@@ -25,6 +28,7 @@ def run_console(options: ConsoleOptions, ready: Callable[[str], None]) -> None:
     ConfigError if the address is in use, or the certificate cannot be read.
     """
     forget_own_login()
+    allow_connections(CONNECTIONS_MAX)
     with _bound(options) as listening:
         host, port = listening.getsockname()[:2]
         try:
@@ -34,6 +38,7 @@ def run_console(options: ConsoleOptions, ready: Callable[[str], None]) -> None:
                 server_header=False,
                 lifespan="on",
                 ws_max_size=MESSAGE_BYTES_MAX,
+                limit_concurrency=CONNECTIONS_MAX,
                 timeout_graceful_shutdown=STOP_SECONDS,
                 ssl_certfile=options.certificate,
                 ssl_keyfile=options.key,

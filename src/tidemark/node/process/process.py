@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import signal
 import sys
 from collections.abc import Coroutine, Sequence
@@ -25,6 +24,7 @@ from tidemark.node.local_link import LocalBrokers
 from tidemark.node.logs import Log, configure
 from tidemark.node.node import Node
 from tidemark.node.process.collecting import Collecting
+from tidemark.node.process.open_files import allow_connections
 from tidemark.node.process.supervised_process import LOOK_SECONDS, SupervisedGroup
 
 DONE = 0
@@ -61,7 +61,7 @@ def run(*configs: Config, ready: Ready | None = None, beside: MakeBeside | None 
     first = configs[0]
     configure(first.log.level, first.log.format)
     sys.setswitchinterval(SWITCH_SECONDS)
-    _allow_connections(sum(config.limits.connections for config in configs))
+    allow_connections(sum(config.limits.connections for config in configs))
     return uvloop.run(_run(configs, ready, beside))
 
 
@@ -159,13 +159,3 @@ def _told(told: asyncio.Event) -> None:
         log.warning("told twice: stopping at once")
         os._exit(CUT_SHORT)
     told.set()
-
-
-def _allow_connections(connections: int) -> None:
-    """Raise the limit on open files to what the connections need, as far as the system allows."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + 1_000
-    if soft < wanted:
-        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
