@@ -124,6 +124,11 @@ BENCHES: dict[str, Bench] = {
             "idle", "memory and CPU of 10,000 subscribers that only wait, connected and parked", "system.idle"
         ),
         Bench(
+            "history",
+            "memory of an event of history with 10,000 durable subscribers away, and the next start",
+            "system.history",
+        ),
+        Bench(
             "hostile",
             "a well-behaved client beside hostile ones: acknowledgements, deliveries, the broker's memory",
             "hostile.benchmark",

@@ -121,7 +121,10 @@ class TableReport:
     def show(self, section: Section) -> None:
         """Title, table, notes."""
         self._console.print()
-        self._console.print(_grid(section) if section.grid else _list(section, self._earlier))
+        if section.measurements:
+            self._console.print(_grid(section) if section.grid else _list(section, self._earlier))
+        else:
+            self._console.print(section.title, style="bold")
         for note in section.notes:
             self._console.print(f"  {note}", style="dim")
 
@@ -200,8 +203,13 @@ def write_page(page: Path, bench: str, sections: Sequence[Section]) -> None:
         raise ConfigError(text, key="page")
     before, _, rest = text.partition(begin)
     after = rest.partition(end)[2]
-    tables = "\n\n".join(markdown(section) for section in sections)
-    replace_path(page, f"{before}{begin}\n\n{tables}\n\n{end}{after}".encode())
+    # One table for all of them: they have the same cases.
+    together = Section(
+        bench,
+        [each for section in sections for each in section.measurements],
+        notes=[note for section in sections for note in section.notes],
+    )
+    replace_path(page, f"{before}{begin}\n\n{markdown(together)}\n\n{end}{after}".encode())
 
 
 _VERDICT = {None: "", True: "[green]ok[/green]", False: "[bold red]MISSED[/bold red]"}

@@ -33,6 +33,10 @@ GOODBYE_SECONDS = 5.0
 POLL_SECONDS = 0.002
 
 
+class TooSlowError(AssertionError):
+    """Something did not happen within the time that a benchmark waits for it."""
+
+
 class BenchProcess:
     """A Python process with a pipe to its standard input and from its standard output."""
 
@@ -166,7 +170,7 @@ class WorkerProcess(BenchProcess):
         descriptor, until = self.process.stdout.fileno(), monotonic() + seconds
         while b"\n" not in self._heard:
             if not select.select([descriptor], [], [], max(0.0, until - monotonic()))[0]:
-                raise self.fail(f"a worker did not answer within {seconds:g} s:")
+                raise TooSlowError(str(self.fail(f"a worker did not answer within {seconds:g} s:")))
             data = os.read(descriptor, 1 << 16)
             if not data:
                 raise self.fail("a worker has ended:")

@@ -140,13 +140,16 @@ class _Soak:
         publisher.request("run", begin_ns=begin_ns)
         self._keep_on(subscribers, begin_ns / 1e9)
         self._testbed.counters.stop()
+        lasted = monotonic() - begin_ns / 1e9
         events = publisher.answer(REST_SECONDS)
         deliveries = subscribers.ask("check", events=events, seconds=REST_SECONDS)
         calm = self._watch.calm_slices(self._slices, effort.slice_seconds)
         found = {"all": subscribers.ask("counts"), "calm": subscribers.ask("counts", slices=calm)}
         title = f"{effort.seconds:g} s at {effort.rate:g} events/s, {effort.subscribers} durable subscribers"
         case = f"sync on {filesystem()}"
-        yield Section(title, [*self._totals(case, events, deliveries), *_latencies(found)], notes=NOTES)
+        yield Section(
+            title, [*self._totals(case, events, deliveries, lasted), *_latencies(found)], notes=NOTES
+        )
         yield Section("the broker over time", self._over_time(case))
 
     def _keep_on(self, subscribers: WorkerProcess, begin: float) -> None:
@@ -188,11 +191,10 @@ class _Soak:
         left = back - self._effort.away_seconds - 2 * self._effort.look_seconds
         self._watch.disturbed.append((left, back + AFTERMATH_SECONDS))
 
-    def _totals(self, case: str, events: int, deliveries: int) -> Iterator[Measurement]:
-        effort = self._effort
+    def _totals(self, case: str, events: int, deliveries: int, lasted: float) -> Iterator[Measurement]:
         yield Measurement(case, "published", events, "events")
         yield Measurement(case, "delivered, exactly once and in order", deliveries, "events")
-        yield Measurement(case, "rate kept", events / effort.seconds / effort.rate, "of the rate")
+        yield Measurement(case, "rate kept", events / lasted / self._effort.rate, "of the rate")
         yield Measurement(case, "kills of the broker", len(self._watch.restarts), "")
         yield Measurement(case, "subscribers that left and returned", self._leaves, "")
 

@@ -15,9 +15,7 @@ from tidemark.lab.bench.steps.counting import CallCounter, cpu_ns, memory_peak
 from tidemark.lab.bench.steps.hot_paths import PATHS, HotPath, opened
 from tidemark.lab.bench.steps.instructions import instructions_a_unit, program
 
-NOTES = (
-    "the broker and its store on one thread, without sockets and without a sync",
-)
+NOTES = ("the broker and its store on one thread, without sockets and without a sync",)
 #: Functions that are named, the most called first.
 NAMED = 6
 
