@@ -270,5 +270,5 @@ def test_a_system_that_is_not_installed_or_too_slow_is_named_as_such(monkeypatch
     names = (TIDEMARK, "NATS JetStream", "Redis XREAD, synced")
     fanned, systems = benchmark.sections(benchmark.PeersEffort(names, 2, 8, 0.0, 0.1, 10, 20, 8, 400))
     assert [(each.case, each.value) for each in fanned.measurements] == [(TIDEMARK, 3.0)]
-    assert fanned.notes == ["Redis XREAD, synced did not finish in time: fan-out"]
+    assert fanned.notes == ["Redis XREAD, synced did not finish in time: fan-out, not in time"]
     assert "NATS JetStream: not installed (Debian's package nats-server)" in systems.notes

@@ -74,7 +74,7 @@ def sections(effort: PeersEffort) -> Iterator[Section]:
     there = [name for name in effort.peers if versions[name] is not None]
     for title, workload in WORKLOADS.items():
         found, slow = _in_turns(workload, there, effort)
-        notes = [f"{name} did not finish in time: {title}" for name in slow]
+        notes = [f"{name} did not finish in time: {title}, {why}" for name, why in slow.items()]
         yield Section(title, found, grid=True, notes=notes)
     notes = [*NOTES, f"file system {filesystem()}, bare fdatasync p50 {_bare_sync_ms():.2f} ms"]
     for name in effort.peers:
@@ -89,22 +89,22 @@ def sections(effort: PeersEffort) -> Iterator[Section]:
 
 def _in_turns(
     workload: Workload, there: Sequence[str], effort: PeersEffort
-) -> tuple[list[Measurement], list[str]]:
-    """Run a workload on all systems that are there; returns the best of each, and those that were too slow.
+) -> tuple[list[Measurement], dict[str, str]]:
+    """Run a workload on all systems that are there; returns the best of each, and who was too slow for what.
 
     Tidemark may not be.
     """
     best: dict[tuple[str, str], float] = {}
-    slow: dict[str, None] = {}
+    slow: dict[str, str] = {}
     for _ in range(effort.rounds):
         for name in there:
             with BenchTestbed() as testbed:
                 try:
                     found = workload(testbed, PEERS[name], effort)
-                except TooSlowError:
+                except TooSlowError as late:
                     if name == TIDEMARK:
                         raise
-                    slow[name] = None
+                    slow[name] = str(late)
                     continue
                 except AssertionError as wrong:
                     raise AssertionError(f"{name}: {wrong}") from wrong
@@ -115,7 +115,7 @@ def _in_turns(
     measurements = [
         Measurement(name, metric, value, metric.rpartition(", ")[2]) for (metric, name), value in best.items()
     ]
-    return measurements, list(slow)
+    return measurements, slow
 
 
 def _fan_out(testbed: BenchTestbed, peer: Peer, effort: PeersEffort) -> Found:
