@@ -305,7 +305,7 @@ def test_a_broker_whose_own_claim_is_not_answered_yet_tells_all_of_a_later_one()
 
 
 def test_a_broker_whose_own_claim_for_all_is_not_settled_yet_tells_all_of_a_later_one() -> None:
-    """Who had the subscription before goes on holding until a claim is settled, and knows only of that one."""
+    """Who had the subscription before goes on holding until a claim is settled, and knows of that one."""
     at = Place("old")
     at.handover.claim(at.has(epoch=7))
     at.said()

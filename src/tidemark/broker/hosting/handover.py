@@ -10,9 +10,10 @@ back. So at every moment at least one broker holds, and in the end only one.
 A subscriber names the broker that it asked before. The claim then goes to that broker alone, which answers
 when it has let go. If it does not have the subscription and does not know who has, it tells all brokers of
 the claim; and so does the claiming broker itself if no answer comes, and a broker that is to let go of a
-subscription before its own claim of it was answered, or settled. A claim that all brokers have been told of needs no
-answer: each of them remembers it for neighbours that were away. A later claim for one broker takes its place
-in that memory: a neighbour that comes back may still have the subscription from before the earlier one.
+subscription before its own claim of it was answered or settled. A claim that all brokers have been told of
+needs no answer: each of them remembers it for neighbours that were away. A later claim for one broker takes
+its place in that memory: a neighbour that comes back may still have the subscription from before the earlier
+one.
 
 Of two claims the one of the higher epoch counts, and a neighbour that tells of a lower one is told the higher
 one. An epoch is the time of day at which the subscriber came, by the subscriber's clock, so that the later
