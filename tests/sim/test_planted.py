@@ -48,7 +48,6 @@ FINDS = {
     "old-creation": 52,
     "left-forgotten": 20,
     "left-open": 3,
-    "left-before-sync": 0,
     "catchup-unruled": 0,
     "archive-unruled": 4,
     "move-unruled": 6,

@@ -50,7 +50,8 @@ class Publishers:
     @property
     def encoded_bytes(self) -> int:
         """The bytes of a snapshot."""
-        return _HEAD.size + _ENTRY_BYTES * len(self) + self._name_bytes + _MOVES_HEAD.size + self._move_bytes
+        moves = _MOVES_HEAD.size + self._move_bytes if self._moves else 0
+        return _HEAD.size + _ENTRY_BYTES * len(self) + self._name_bytes + moves
 
     def get(self, name: str) -> LastPublished | None:
         """Returns the publisher's last event; None if the publisher is not remembered."""

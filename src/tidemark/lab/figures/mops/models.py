@@ -1,4 +1,4 @@
-"""Other ways to roam than in MOPS, and subscribers that want a part of the events: the paper's future work."""
+"""Other ways to roam than in MOPS, and subscribers that want a part of the events: its future work."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from tidemark.lab.figures.table import Numbers, Table
 from tidemark.sim.swarm.workers import in_order
 
 METHOD = """
-As for the figures of MOPS, with as many subscribers as the paper has at the most, who roam in other ways. They
-go *anywhere*, as in the paper; *next door*, to a broker that shares a neighbour or a link with the last one; or
-*home*, to their first broker four times out of five. With *selective* subscriptions each subscriber wants a
-quarter of the events and goes anywhere. Queues exist only for subscribers of everything.
+As for the figures of MOPS, with as many subscribers as the paper has at the most, who roam in other ways.
+They go *anywhere*, as in the paper; *next door*, to a broker that has a link to the last one or to a
+neighbour of it; or *home*, to their first broker four times out of five. With *selective* subscriptions each
+subscriber wants a quarter of the events and goes anywhere. Queues exist only for subscribers of everything.
 """
 QUEUES, TIDEMARK = "queues", "tidemark"
 SELECTIVE = "selective"
