@@ -28,7 +28,7 @@ INTERFACE: dict[type, set[str]] = {
     tidemark.Subscription: SUBSCRIPTION | {"open"},
     tidemark.Transaction: {"ack"},
     tidemark.Event: {
-        "checkpoint", "get", "items", "key", "keys", "priority", "pubend", "publisher", "tick", "time",
+        "checkpoint", "get", "items", "key", "keys", "priority", "pubend", "publisher", "tick", "time", "traceparent",
         "topic", "value", "values",
     },
     tidemark.Batch: {"base", "checkpoint", "column", "pubend", "ticks", "to_arrow", "upto"},
