@@ -28,8 +28,8 @@ INTERFACE: dict[type, set[str]] = {
     tidemark.Subscription: SUBSCRIPTION | {"open"},
     tidemark.Transaction: {"ack"},
     tidemark.Event: {
-        "checkpoint", "get", "items", "key", "keys", "priority", "pubend", "publisher", "tick", "time", "traceparent",
-        "topic", "value", "values",
+        "checkpoint", "get", "items", "key", "keys", "priority", "pubend", "publisher", "tick", "time",
+        "topic", "traceparent", "value", "values",
     },
     tidemark.Batch: {"base", "checkpoint", "column", "pubend", "ticks", "to_arrow", "upto"},
     tidemark.Gap: {"base", "checkpoint", "pubend", "reason", "upto"},
