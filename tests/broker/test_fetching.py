@@ -70,10 +70,10 @@ def test_an_event_whose_topic_the_tables_have_lost_is_not_answered_for() -> None
     assert (answer.name, answer.code) == ("3", "schema")
 
 
-def reached(at: Desk, client: int = 2, **given: object) -> dict[str, object] | Refused:
+def reached(at: Desk, **given: object) -> dict[str, object] | Refused:
     """What a client is told who asks where events lie."""
     said = {"pubend": "p", "pattern": "t", "selector": "", **given}
-    (answer,) = at.do(client, Ask(5, "reach", json.dumps(said)))
+    (answer,) = at.do(2, Ask(5, "reach", json.dumps(said)))
     if isinstance(answer, Refused):
         return answer
     assert isinstance(answer, Answer)
@@ -167,9 +167,9 @@ def test_counting_is_refused_where_a_topic_is_unknown_and_counts_as_a_fetch_of_i
     at.declare()
     for ticket in range(1, FETCHES_MAX + 1):
         at.say(3, Fetch(ticket, "p", before, before + 5, ">", "", 1 << 20))
-    (answer,) = told(at.say(3, Ask(5, "reach", question(before))), 3)
-    assert isinstance(answer, Refused)
-    assert answer.code == "limit"
+    (refused,) = told(at.say(3, Ask(5, "reach", question(before))), 3)
+    assert isinstance(refused, Refused)
+    assert refused.code == "limit"
     # Who is gone is told nothing.
     effects = at.say(4, Ask(5, "reach", question(before)))
     at.gone(4)

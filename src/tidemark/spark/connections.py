@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from tidemark import sync
 from tidemark.client.connecting.addresses import SCHEME, TLS_SCHEME, parse_url
@@ -126,7 +126,13 @@ class RetryingClient:
         self, pubend: str, base: int, upto: int, pattern: str, selector: str, events: int
     ) -> EventsReached | None:
         """Where the n-th event of `(base, upto]` lies; None if the broker is too old to say."""
-        asked = {"pubend": pubend, "base": base, "upto": upto, "pattern": pattern, "selector": selector}
+        asked: dict[str, Any] = {
+            "pubend": pubend,
+            "base": base,
+            "upto": upto,
+            "pattern": pattern,
+            "selector": selector,
+        }
         try:
             return self.run(lambda client: client.ask(REACH, events=events, **asked))
         except RefusedError as error:

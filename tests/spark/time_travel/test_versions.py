@@ -147,7 +147,7 @@ def test_merged_files_and_removed_history_are_versions_too(past: Past) -> None:
 def test_a_round_that_had_not_ended_is_left_out(past: Past) -> None:
     past.tm.publish("t.x", {"n": 100, "kind": "x"})
     past.tm.publish("u", {"n": 100, "kind": "x"})
-    add, added = ArchiveTable.add, []
+    add, added = ArchiveTable.add, list[str]()
 
     def crash(self: ArchiveTable, *given: Any) -> None:
         if added:
