@@ -178,7 +178,7 @@ class Messages:
     def _check_tiling_of_one(self, layout: CaseLayout) -> None:
         """The same where all messages are of one case."""
         numbers = sliding(self.body, "<u4")
-        end: int | NDArray[np.uint32] = layout.size
+        end: NDArray[Any] = np.array(layout.size)
         for first, last in (layout.marks[:2], layout.marks[2:]):
             if first < 0:
                 continue
