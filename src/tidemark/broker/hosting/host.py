@@ -88,7 +88,7 @@ class Host:
         fetching: Fetching,
         starts: StartPermission,
     ) -> None:
-        self._fetching = fetching
+        self.fetching = fetching
         self._interests = interests
         self._turn = turn
         self._out = turn.out
@@ -350,7 +350,7 @@ class Host:
         for pubend in self.constreams:
             self._dirty_pubends[pubend] = None
         self.catchup_streams.learnt()
-        self._fetching.learnt()
+        self.fetching.learnt()
 
     def delivered(self, pubend: str) -> int | None:
         """Return the tick up to which the window is not needed here any more; None without subscribers."""
@@ -572,7 +572,7 @@ class Host:
         for pubend in self.constreams:
             self._dirty_pubends[pubend] = None
             self.catchup_streams.call_all(pubend)
-        self._fetching.wake()
+        self.fetching.wake()
         if now - self._silence_at >= self._policy.silence:
             self._silence_at = now
             self._to_be_told = list(self.subscriptions)

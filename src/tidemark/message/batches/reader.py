@@ -127,6 +127,20 @@ class BatchColumns:
         is_own = rows is None and messages.schema.fingerprint == self.reader.schema.fingerprint
         return messages if is_own else None
 
+    def looks_sound(self) -> bool:
+        """True if array operations find that every message can be decoded.
+
+        If it is False, `checking` tells which cannot, or that all can: it looks at messages one by one.
+        """
+        try:
+            if not all(messages.schema.is_plain for messages, _ in self._groups):
+                return False
+            for messages, _ in self._groups:
+                messages.check()
+        except DecodeError:
+            return False
+        return True
+
     @cached_property
     def _groups(self) -> list[tuple[Messages, Ints | None]]:
         """The messages of each schema that rows are written in, and their rows; None stands for all rows."""

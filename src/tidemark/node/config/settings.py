@@ -311,6 +311,12 @@ class ArchiveSection:
         None,
         'How much history the archive keeps, like "90d" or "500GB"; it removes older history in whole files.',
     )
+    versions: Duration = _time(
+        "1h",
+        "For how long its tables can be read as they were. Erased events are gone from all versions after an "
+        "hour.",
+        least="1h",
+    )
     interval: Duration = _time(
         "5s", "How often the archive looks for events when few have come.", least="10ms"
     )
