@@ -125,7 +125,7 @@ class Broker:
 
     def __init__(self, config: BrokerConfig, registry: Registry, recovered: Recovered) -> None:
         self.config = config
-        self._turn = turn = Turn()
+        self._turn = turn = Turn(config.observer)
         self.counters = turn.counters
         self._departures = Departures(config.silence_patience)
         #: what publishers are told while this broker takes nothing new from them; None while it does
