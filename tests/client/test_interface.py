@@ -29,7 +29,7 @@ INTERFACE: dict[type, set[str]] = {
     tidemark.Transaction: {"ack"},
     tidemark.Event: {
         "checkpoint", "get", "items", "key", "keys", "priority", "pubend", "publisher", "tick", "time",
-        "topic", "value", "values",
+        "topic", "traceparent", "value", "values",
     },
     tidemark.Batch: {"base", "checkpoint", "column", "pubend", "ticks", "to_arrow", "upto"},
     tidemark.Gap: {"base", "checkpoint", "pubend", "reason", "upto"},

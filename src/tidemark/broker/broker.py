@@ -127,7 +127,7 @@ class Broker:
 
     def __init__(self, config: BrokerConfig, registry: Registry, recovered: Recovered) -> None:
         self.config = config
-        self._turn = turn = Turn()
+        self._turn = turn = Turn(config.observer)
         self.counters = turn.counters
         self._departures = Departures(config.silence_patience)
         self._woken_at = 0

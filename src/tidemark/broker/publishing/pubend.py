@@ -307,6 +307,8 @@ class Pubend:
         self._counters["events_published"] += batch.count
         self._beat_at = self._turn.now  # an event moves the stream as silence does
         self._fresh.append((base, upto, batch))
+        if self._turn.observer.is_tracing:
+            self._turn.observer.logged(self.name, batch)
 
     def settle(self) -> None:
         """Pass on what has become durable; its publishers have been answered already."""

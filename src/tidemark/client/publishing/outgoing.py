@@ -13,11 +13,13 @@ from typing import Any, Protocol
 
 from tidemark.errors import TidemarkError
 from tidemark.message.batches.batch import PRIORITY_DEFAULT, BatchBuilder, EventBatch, Shape
+from tidemark.message.batches.trace_context import with_traceparent
 
 #: An open batch is sealed at this size even if it cannot leave yet.
 SEAL_BYTES = 1 << 20
-#: ... or with so many shapes: a broker takes only so much that one batch names.
+#: ... or with so many shapes, or trace contexts: a broker takes only so much that one batch names.
 SEAL_SHAPES = 512
+SEAL_TRACES = 256
 
 #: The ticks of events, in their order. None: the event was acknowledged together with later ones, and its own
 #: tick is not known.
@@ -109,17 +111,20 @@ class PublisherStream:
         key: bytes = b"",
         priority: int = PRIORITY_DEFAULT,
         validity_ms: int = 0,
+        traceparent: str = "",
     ) -> int:
         """Add an event; return the number of bytes that it takes."""
         batch = self._open
         before = batch.builder.size
+        publisher = with_traceparent(self.publisher, traceparent) if traceparent else self.publisher
         batch.builder.add(
-            shape, message, publisher=self.publisher, key=key, priority=priority, validity_ms=validity_ms
+            shape, message, publisher=publisher, key=key, priority=priority, validity_ms=validity_ms
         )
         self._receive(receipt, 1)
         size = batch.builder.size - before
         batch.bytes += size
-        if batch.bytes >= SEAL_BYTES or batch.builder.shapes >= SEAL_SHAPES:
+        builder = batch.builder
+        if batch.bytes >= SEAL_BYTES or builder.shapes >= SEAL_SHAPES or builder.publishers >= SEAL_TRACES:
             self.seal()
         return size
 

@@ -199,6 +199,7 @@ class Publisher:
             key=options.key,
             priority=options.priority,
             validity_ms=options.validity_ms,
+            traceparent=options.traceparent,
         )
         self._soon(receipt.deadline)
 

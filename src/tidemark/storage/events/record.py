@@ -93,7 +93,7 @@ def decode_events(payload: bytes | memoryview) -> PublishedBatch | None:
     if kind in (_RESUME, _MOVED):
         return None
     start = _PREFIX.size + length + -length % 8
-    batch = EventBatch.parse(data[start:])
+    batch = EventBatch.trusted(data[start:])
     if kind == _EVENTS_OF_FIRST:
         return PublishedBatch(batch, batch.publishers[0], sequence)
     assert kind == _EVENTS
