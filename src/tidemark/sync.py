@@ -197,6 +197,13 @@ class Client:
         """
         return self._loop.run(self._client.publish_batch, batch, sequence=sequence, timeout=timeout)
 
+    def move_publisher(self, *, after: int) -> None:
+        """Publish at this broker the events of the named publisher beyond the number `after`.
+
+        See tidemark.Client.move_publisher.
+        """
+        self._loop.run(self._client.move_publisher, after=after)
+
     def publish_batches(
         self, batches: Sequence[EventBatch], *, sequence: int | None = None, timeout: float | None = None
     ) -> list[list[int | None]]:

@@ -55,6 +55,7 @@ from tidemark.wire.frames import (
     Welcome,
 )
 from tidemark.wire.frames import Gap as GapFrame
+from tidemark.wire.moving.frames import Left
 from tidemark.wire.questions import PAGE_ITEMS_MAX, Answered, Question, read_page
 
 if TYPE_CHECKING:
@@ -153,6 +154,7 @@ class Client:
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             Deliver: traced_delivery(self._tracers, self._subscriptions.delivered),
             Published: self._publisher.published,
+            Left: self._publisher.left,
             GapFrame: self._subscriptions.gap,
             Subscribed: self._subscriptions.subscribed,
             Acked: self._acks.acked,
@@ -360,6 +362,15 @@ class Client:
         self._check_open()
         seconds = self._timeout if timeout is None else timeout
         return await self._publisher.publish_batch(batch, sequence, seconds)
+
+    async def move_publisher(self, *, after: int) -> None:
+        """Publish at this broker the events of the named publisher beyond the number `after`.
+
+        A named publisher waits for its last broker to say which of its events are there. This is for one that
+        will not come back: events beyond `after` that it has logged all the same are then published twice.
+        """
+        self._check_open()
+        self._publisher.move_anyway(after)
 
     # Subscribing.
 
