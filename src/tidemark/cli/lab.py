@@ -55,9 +55,7 @@ def bench(
         return
     if name not in BENCHES:
         raise click.UsageError(f"there is no benchmark {name!r}; choose one of {', '.join(BENCHES)}")
-    code = run(
-        name, json_output=as_json, quick=quick, check=check, minutes=minutes, before=before, page=page
-    )
+    code = run(name, json_output=as_json, quick=quick, check=check, minutes=minutes, before=before, page=page)
     sys.exit(code)
 
 
