@@ -62,6 +62,7 @@ from tidemark.wire.frames import (
 )
 from tidemark.wire.limits import FRAME_BYTES_MAX
 from tidemark.wire.liveness.tcp_info import TcpInfo
+from tidemark.wire.moving.frames import Come, Leave
 from tidemark.wire.security.frames import Access, Proof
 from tidemark.wire.versions import is_spoken
 
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
 
 #: Frames of a client that go to the broker's core, besides Ask; Ping and Pong are handled here.
 FROM_CLIENT = frozenset(
-    (Publish, Subscribe, Ack, Credit, Unsubscribe, Describe, Topic, Fetch, Offer, Recalled)
+    (Publish, Leave, Come, Subscribe, Ack, Credit, Unsubscribe, Describe, Topic, Fetch, Offer, Recalled)
 )
 #: Those that may need steps before they are handled.
 _PREPARED = frozenset((Publish, Subscribe, Topic, Knowledge, Together))
@@ -196,9 +197,8 @@ class Connection(TurnTaking):
     @property
     def queued_bytes(self) -> int:
         """Bytes that were sent and that the socket has not taken yet."""
-        if self._transport is None:
-            return 0
-        return self._transport.get_write_buffer_size() + size_of(self._said) + self._history.bytes
+        written = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return written + size_of(self._said) + self._history.bytes
 
     # Called by asyncio.
 
