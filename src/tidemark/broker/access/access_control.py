@@ -66,6 +66,8 @@ class AccessControl:
         self._principals: dict[int, Principal] = {}
         #: worked out when they are first asked for; emptied when the document changes
         self._rights: dict[Principal, Rights] = {}
+        #: client -> its entry of `_rights`, since every frame of a client asks for it
+        self._rights_here: dict[int, Rights] = {}
         #: principal and topic -> the rule for what it may publish there; None if it may publish nothing
         self._writes: dict[tuple[Principal, str], str | None] = {}
         self._rules = RuleMatchers(registry, RULES_MAX)
@@ -85,6 +87,7 @@ class AccessControl:
         """A client has proved who it is, or proved it anew; it is turned away if that is one too many."""
         before = self._principals.get(client)
         self._principals[client] = principal
+        self._rights_here.pop(client, None)
         if before is None:
             problem = self.quotas.came(client, principal.name)
             if problem is not None:
@@ -94,6 +97,7 @@ class AccessControl:
     def gone(self, client: int) -> None:
         """A client's connection is gone."""
         principal = self._principals.pop(client, None)
+        self._rights_here.pop(client, None)
         if principal is not None:
             self.quotas.gone(principal.name)
 
@@ -107,6 +111,7 @@ class AccessControl:
         before, self._document = self._document, document
         stale = [client for client, who in self._principals.items() if _differs(before, document, who)]
         self._rights.clear()
+        self._rights_here.clear()
         self._writes.clear()
         self.quotas.changed()
         for client in stale:
@@ -115,8 +120,12 @@ class AccessControl:
 
     def rights(self, client: int) -> Rights | None:
         """Return what a client may do; None if it is not known who it is."""
-        principal = self._principals.get(client)
-        return None if principal is None else self._rights_for(principal)
+        found = self._rights_here.get(client)
+        if found is None and (principal := self._principals.get(client)) is not None:
+            found = self._rights_for(principal)
+            if found is not None:
+                self._rights_here[client] = found
+        return found
 
     def _rights_of(self, user: str) -> Rights | None:
         """Return what a user of the document may do; None if it has none of that name."""

@@ -6,8 +6,10 @@ from typing import Any
 
 from tidemark.access.document import AccessDocument
 from tidemark.broker.access.access_control import AccessControl
+from tidemark.broker.access.quotas import Quotas
 from tidemark.broker.access.sight import Sight
 from tidemark.broker.hosting.catchup_streams import CatchupStreams
+from tidemark.broker.hosting.delivery import Delivery
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.message.batches.batch import EventBatch
 from tidemark.sim.swarm.bug import Bug, Patch
@@ -67,7 +69,26 @@ def _any_document_supersedes() -> list[Patch]:
     return [(AccessDocument, "supersedes", lambda self, other: self.digest != other.digest)]
 
 
+def _whole_events_in_catchup() -> list[Patch]:
+    tell = Delivery.tell
+
+    def careless(self: Delivery, subscription: HostedSubscription, *what: Any) -> None:
+        # A catchup stream tells one subscriber, and shares nothing.
+        hidden = subscription.hidden
+        subscription.hidden = hidden if len(what) > SHARED_AT else ()
+        tell(self, subscription, *what)
+        subscription.hidden = hidden
+
+    return [(Delivery, "tell", careless)]
+
+
+def _no_quota() -> list[Patch]:
+    return [(Quotas, "published", lambda *_: None)]
+
+
 HIDDEN = ("hides",)
+#: The place of the shared piece among the further arguments of `Delivery.tell`.
+SHARED_AT = 4
 
 FORGOTTEN_RULES = {
     "catchup-unruled": Bug(
@@ -98,6 +119,18 @@ FORGOTTEN_RULES = {
         "an older access document takes the place of a newer one",
         _any_document_supersedes,
         ("after the document",),
+        "access",
+    ),
+    "hidden-in-catchup": Bug(
+        "a field that is hidden is shown to a subscriber that catches up",
+        _whole_events_in_catchup,
+        ("are hidden fields",),
+        "access",
+    ),
+    "quota-forgotten": Bug(
+        "what a user publishes is not counted against its quota",
+        _no_quota,
+        ("faster than its quota",),
         "access",
     ),
 }
