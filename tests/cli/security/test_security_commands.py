@@ -13,14 +13,16 @@ from click.testing import CliRunner, Result
 
 from tests.cli.live_broker import Spoken, running_broker
 from tests.ports import free_ports
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.access.document import AccessDocument
 from tidemark.access.verifier import Verifier
 from tidemark.admin.contexts import find_context
 from tidemark.admin.starting import BrokerReady
 from tidemark.cli.brokers.serve import _welcome
 from tidemark.cli.root import main
+from tidemark.errors import NotConnectedError
 from tidemark.node.process.workers import PORT_STEP
-from tidemark.sync import connect
+from tidemark.sync import Client, connect
 
 pytest.importorskip("cryptography")
 
@@ -117,6 +119,17 @@ def ports_of_two_workers() -> int:
     return next(ports[0] for ports in tries if ports[-1] - ports[0] == PORT_STEP + 1)
 
 
+def connected(url: str) -> Client:
+    """A client of a broker that is being started."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return connect(url)
+        except NotConnectedError:
+            assert time.monotonic() < end, "it never listens"
+            time.sleep(0.1)
+
+
 @pytest.mark.slow
 def test_workers_are_secured_in_one_command_and_prove_themselves_to_each_other(tmp_path: Path) -> None:
     data, port = tmp_path / "data", ports_of_two_workers()
@@ -129,7 +142,7 @@ def test_workers_are_secured_in_one_command_and_prove_themselves_to_each_other(t
         assert use["url"] == f"{first},127.0.0.1:{port + PORT_STEP}"
         # The first worker's certificate names neither of them: they share the key.
         find_context("data").use(os.environ)
-        with connect(first) as one, connect(second) as other:
+        with connected(first) as one, connected(second) as other:
             one.create_topic("t", "[n: int]")
             with other.subscribe("t") as sub:
                 while len(sub.checkpoint) < 2:

@@ -52,6 +52,7 @@ from tidemark.wire.frames import (
 RIGHTS_MAX = 4_096
 WRITES_MAX = 16_384
 RULES_MAX = 256
+_OF_SUBSCRIPTIONS = frozenset((Ack, Credit))
 CHANGED = "the rules of access have changed: connect again"
 
 
@@ -84,11 +85,16 @@ class AccessControl:
     # Who is there.
 
     def came(self, client: int, principal: Principal) -> None:
-        """A client has proved who it is, or proved it anew; it is turned away if that is one too many."""
+        """A client has proved who it is, or proved it anew; it is turned away if that is one too many.
+
+        One that has other claims or roles than before has to come again: it subscribed under the old ones.
+        """
         before = self._principals.get(client)
         self._principals[client] = principal
         self._rights_here.pop(client, None)
-        if before is None:
+        if before is not None and before != principal:
+            self._come_again(client)
+        elif before is None:
             problem = self.quotas.came(client, principal.name)
             if problem is not None:
                 self._turn.counters["limits_refused"] += 1
@@ -115,8 +121,12 @@ class AccessControl:
         self._writes.clear()
         self.quotas.changed()
         for client in stale:
-            self._turn.counters["access_renewed"] += 1
-            self._turn.out.add(RefuseClient(client, CHANGED, AccessError(CHANGED), "access"))
+            self._come_again(client)
+
+    def _come_again(self, client: int) -> None:
+        """End a client's connection, so that it comes again under what holds now."""
+        self._turn.counters["access_renewed"] += 1
+        self._turn.out.add(RefuseClient(client, CHANGED, AccessError(CHANGED), "access"))
 
     def rights(self, client: int) -> Rights | None:
         """Return what a client may do; None if it is not known who it is."""
@@ -217,14 +227,12 @@ class AccessControl:
 
     def checked(self, client: int, frame: ClientFrame) -> ClientFrame | Refused:
         """Return the frame as the broker may handle it, or why it may not."""
-        if self._document is None:
-            return frame
+        if self._document is None or (type(frame) in _OF_SUBSCRIPTIONS and client in self._principals):
+            return frame  # Ack and Credit are of subscriptions that this connection was given
         rights = self.rights(client)
         if rights is None:
             return _denied(frame, "it is not known who you are: log in first")
         match frame:
-            case Ack() | Credit():
-                return frame  # of subscriptions that this connection was given
             case Unsubscribe():
                 return frame  # `Sessions` knows whose it is
             case Publish():

@@ -10,9 +10,10 @@ back. So at every moment at least one broker holds, and in the end only one.
 A subscriber names the broker that it asked before. The claim then goes to that broker alone, which answers
 when it has let go. If it does not have the subscription and does not know who has, it tells all brokers of
 the claim; and so does the claiming broker itself if no answer comes, and a broker that is to let go of a
-subscription before its own claim of it was answered. A claim that all brokers have been told of needs no
-answer: each of them remembers it for neighbours that were away. A later claim for one broker takes its place
-in that memory: a neighbour that comes back may still have the subscription from before the earlier one.
+subscription before its own claim of it was answered, or was settled if all know of it. A claim that all
+brokers have been told of needs no answer: each of them remembers it for neighbours that were away. A later
+claim for one broker takes its place in that memory: a neighbour that comes back may still have the
+subscription from before the earlier one.
 
 Of two claims the one of the higher epoch counts, and a neighbour that tells of a lower one is told the higher
 one. An epoch is the time of day at which the subscriber came, by the subscriber's clock, so that the later
@@ -186,7 +187,7 @@ class Handover:
         elif mine is None and known is not None and known.broker not in (NOBODY, self._me, claim.broker):
             self._tell(replace(claim, to=known.broker))  # the one that had it from here, which will answer
             return
-        elif mine is None or not is_answered or self._is_for_all(claim):
+        elif mine is None or not is_answered or self._is_for_all(claim) or _is_open(known):
             self._spread(replace(claim, to=""))  # somebody else has it, or may still have it
         else:
             self._remember(claim)
@@ -274,6 +275,11 @@ class Handover:
 def _after(epoch: int) -> int:
     """Return the next epoch. After the last one there is none: the names of brokers decide from then on."""
     return min(epoch + 1, EPOCH_MAX)
+
+
+def _is_open(claim: Claim | None) -> bool:
+    """Return whether all were told of a claim that is not settled: somebody may hold until it is."""
+    return claim is not None and not claim.to and not claim.settled
 
 
 def _rank(claim: Claim) -> tuple[int, str]:

@@ -179,9 +179,9 @@ class HostileConnection:
                 for frame in list(self._unread):
                     if isinstance(frame, (*wanted, Refused)):
                         return frame
-                    if proving is not None and (proof := proving.answer(frame)):
+                    if proving is not None and isinstance(frame, Login | Challenge):
                         self._unread.remove(frame)
-                        self._socket.sendall(_bytes(proof))
+                        self._socket.sendall(_bytes(proving.answer(frame)))
                 self._socket.settimeout(PATIENCE_SECONDS)
                 data = self._socket.recv(1 << 16)
                 if not data:

@@ -75,7 +75,7 @@ SETTLE_SECONDS = 60.0
 #: Lines of the broker's log that tell of an error that nobody has foreseen.
 UNFORESEEN = ("was not foreseen", "never retrieved", "Fatal error", "Exception in callback")
 #: Refusals by the core that were foreseen.
-FORESEEN = re.compile(r"^(WireError|TokenError|FrameError|NeighbourError)\(")
+FORESEEN = re.compile(r"^(AccessError|WireError|TokenError|FrameError|NeighbourError)\(")
 
 
 @dataclass(slots=True)

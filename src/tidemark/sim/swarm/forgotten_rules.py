@@ -36,10 +36,8 @@ def _see_all_in_deep_catchup() -> list[Patch]:
         old.update(batch.ticks.tolist() if batch is not None else ())
         recalled(self, *arguments)
 
-    def careless(
-        self: Sight, subscription: HostedSubscription, pubend: str, base: int, batch: EventBatch
-    ) -> EventBatch | None:
-        return batch if old.issuperset(batch.ticks.tolist()) else of(self, subscription, pubend, base, batch)
+    def careless(self: Sight, subscription: HostedSubscription, batch: EventBatch) -> EventBatch | None:
+        return batch if old.issuperset(batch.ticks.tolist()) else of(self, subscription, batch)
 
     return [(CatchupStreams, "recalled", remember), (Sight, "of", careless)]
 
