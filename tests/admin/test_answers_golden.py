@@ -58,6 +58,18 @@ OF_A_BROKER = [
     ),
     ("remove", {"name": "s"}, '{"removed": "s"}'),
     ("hosts", {}, "[]"),
+    (
+        "reach",
+        {
+            "pubend": "p",
+            "base": 1000000100000,
+            "upto": 1000000500002,
+            "pattern": "t",
+            "selector": "",
+            "events": 2,
+        },
+        '{"upto": 1000000500001, "events": 2, "is_whole": true}',
+    ),
 ]
 
 

@@ -99,6 +99,7 @@ class Archive:
         self.path = folder_at(path)
         self._brokers = ArchiveBrokers(urls_of(broker))
         self._sessions = sessions
+        self._retain = retain or ArchiveRetention()
         #: held by whoever commits to the tables or replaces the state: batches and maintenance, each in a
         #: thread of its own
         self.commits: AbstractContextManager[Any] = RLock()
@@ -112,7 +113,7 @@ class Archive:
             #: the last batch that was begun; it may be ahead of the state, if a round was interrupted
             self._batch = max([self.state.batch, *(each.batches[1] for each in self._files())])
             self._remove_strays()
-            self.maintenance = Maintenance(self, retain or ArchiveRetention(), sessions=merging)
+            self.maintenance = Maintenance(self, self._retain, sessions=merging)
         except BaseException:
             self._hold.release()
             raise
@@ -229,6 +230,7 @@ class Archive:
             if table is None or layout is not before:
                 with self.commits:
                     self._tables[root] = ArchiveTable.to_write(self.path, root, layout, self._hold.number)
+                    self._tables[root].keep_versions(self._retain.versions)
 
     def _read(self, tasks: Sequence[FetchTask], lost: Sequence[FetchTask], part: RoundPart) -> PartResult:
         """What a round in this process reads; a large backlog is a Spark job, if a session is lent."""
@@ -292,6 +294,7 @@ class Archive:
             mend(folder_of(self.path, root), synced.versions.get(root, -1))
             tables[root] = ArchiveTable(self.path, root, self._hold.number)
             tables[root].fence()
+            tables[root].keep_versions(self._retain.versions)
         files = [each for table in tables.values() for each in table.files()]
         if has_state(self.path) and reason == "is gone":
             if not is_stale(synced, files):
