@@ -70,11 +70,9 @@ def _any_document_supersedes() -> list[Patch]:
 def _whole_events_in_catchup() -> list[Patch]:
     tell = Delivery.tell
 
-    def careless(self: Delivery, subscription: HostedSubscription, *what: Any) -> None:
-        # A catchup stream tells one subscriber, and shares nothing.
-        hidden = subscription.hidden
-        subscription.hidden = hidden if len(what) > SHARED_AT else ()
-        tell(self, subscription, *what)
+    def careless(self: Delivery, subscription: HostedSubscription, *what: Any, is_late: bool = False) -> None:
+        hidden, subscription.hidden = subscription.hidden, () if is_late else subscription.hidden
+        tell(self, subscription, *what, is_late=is_late)
         subscription.hidden = hidden
 
     return [(Delivery, "tell", careless)]
@@ -85,8 +83,6 @@ def _no_quota() -> list[Patch]:
 
 
 HIDDEN = ("hides",)
-#: The place of the shared piece among the further arguments of `Delivery.tell`.
-SHARED_AT = 4
 
 FORGOTTEN_RULES = {
     "catchup-unruled": Bug(
