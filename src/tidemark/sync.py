@@ -144,6 +144,7 @@ class Client:
         priority: int = PRIORITY_DEFAULT,
         validity: float | None = None,
         sequence: int | None = None,
+        traceparent: str | None = None,
         timeout: float | None = None,
     ) -> int | None:
         """Publish a dict or dataclass instance; return the event's tick once it is on disk.
@@ -158,6 +159,7 @@ class Client:
             priority=priority,
             validity=validity,
             sequence=sequence,
+            traceparent=traceparent,
             timeout=timeout,
         )
 
@@ -170,6 +172,7 @@ class Client:
         priority: int = PRIORITY_DEFAULT,
         validity: float | None = None,
         sequence: int | None = None,
+        traceparent: str | None = None,
         timeout: float | None = None,
     ) -> list[int | None]:
         """Publish values in order, in as few batches as possible; return their ticks once all are on disk.
@@ -185,6 +188,7 @@ class Client:
             priority=priority,
             validity=validity,
             sequence=sequence,
+            traceparent=traceparent,
             timeout=timeout,
         )
 
@@ -196,6 +200,13 @@ class Client:
         See tidemark.Client.publish_batch.
         """
         return self._loop.run(self._client.publish_batch, batch, sequence=sequence, timeout=timeout)
+
+    def move_publisher(self, *, after: int) -> None:
+        """Publish at this broker the events of the named publisher beyond the number `after`.
+
+        See tidemark.Client.move_publisher.
+        """
+        self._loop.run(self._client.move_publisher, after=after)
 
     def publish_batches(
         self, batches: Sequence[EventBatch], *, sequence: int | None = None, timeout: float | None = None

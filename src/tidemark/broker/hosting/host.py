@@ -385,7 +385,7 @@ class Host:
             if gap is not None:
                 self._break(pubend, constream, gap)
                 continue
-            piece = constream.piece(upto, self.audience, self._turn.wall)
+            piece = constream.piece(upto, self.audience, self._turn)
             if piece is None:
                 self._counters["topics_unknown"] += 1
                 break
@@ -523,6 +523,7 @@ class Host:
                 shared = self._delivery.shared(piece, told)
             stripped = shared[subscription.hidden] if subscription.hidden and shared is not None else None
             self._feed(pubend, subscription, piece.upto, part, stripped)
+        self._turn.observer.delivered(piece.batch, piece.matches)
 
     def is_live(self, subscription: HostedSubscription, pubend: str) -> bool:
         """Return whether the constream feeds the subscriber: it is connected, started and not catching up."""

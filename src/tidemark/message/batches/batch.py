@@ -448,6 +448,11 @@ class BatchBuilder:
         """The number of different shapes so far."""
         return len(self._shapes)
 
+    @property
+    def publishers(self) -> int:
+        """The number of different publishers so far."""
+        return len(self._publishers)
+
     def add(
         self,
         shape: Shape,
