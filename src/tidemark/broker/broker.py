@@ -194,7 +194,8 @@ class Broker:
         )
         self._held_quota = HeldQuota(self._host, turn, self._access.quotas.held_bytes)
         self._sessions.recover(recovered.next_subscriber)
-        self._trust = Trust(config, self._overlay, self._sessions.handover, self._reports, turn)
+        handover = self._sessions.handover
+        self._trust = Trust(config, self._overlay, handover, self._reports, self._topics, turn)
         self._topics.removal_listeners = (self._sessions,)
         self._admin = Admin(
             self._host, self._sessions, registry, self._pubends, self._reports.hosts, turn, self._access
@@ -205,8 +206,7 @@ class Broker:
 
     def may_ask(self, client: int, ask: Ask) -> Refused | None:
         """Return why a client may not ask a question that the process answers; None if it may."""
-        checked = self._access.checked(client, ask)
-        return checked if isinstance(checked, Refused) else None
+        return checked if isinstance(checked := self._access.checked(client, ask), Refused) else None
 
     def rule_misfits(self) -> int:
         """Return how many rules of access do not fit a topic, as far as that was found out."""

@@ -124,7 +124,12 @@ class Node:
         #: the access document, and how newer ones come; None while the broker is open
         self.access: AccessMembership | None = None
         if security.accounts is not None:
-            self.access = AccessMembership(security.accounts.document, self._save_access, self._adopt_access)
+            self.access = AccessMembership(
+                security.accounts.document,
+                self._save_access,
+                self._adopt_access,
+                has_role_tokens=bool(config.security.bearer_roles),
+            )
         admin = ProcessAdmin(self)
         self.server = Server(
             config, store.incarnation, self.membership, self.runtime, admin, security, self.access
