@@ -131,8 +131,16 @@ class Topics:
 
         See `Preparation`.
         """
-        size = sum(map(len, frame.schemas))
-        return self._steps(frame) if SMALL_BYTES < size <= DECLARED_BYTES_MAX else None
+        is_too_large = sum(map(len, frame.schemas)) > DECLARED_BYTES_MAX
+        return self._steps(frame) if self.is_large(frame) and not is_too_large else None
+
+    def is_large(self, frame: Topic) -> bool:
+        """Return whether the schemas of a topic take long to parse."""
+        return sum(map(len, frame.schemas)) > SMALL_BYTES
+
+    def steps_heard(self, frame: Topic) -> Iterator[ParseWork]:
+        """Return the steps in which the schemas of a topic are parsed that a neighbour tells of."""
+        return self._steps(frame)
 
     def _steps(self, frame: Topic) -> Iterator[ParseWork]:
         known = self._creation(frame)
@@ -263,8 +271,9 @@ class Topics:
             for text in frame.schemas:
                 if known is None or not known.has(text):
                     with suppress(TidemarkError):
-                        Schema.parse(text)
+                        self._schema(text)
         self._take(frame)
+        self._forget_prepared(frame.schemas)
         if self._keep(frame, before, peer):
             self._turn.tables.after()
 
@@ -308,7 +317,7 @@ class Topics:
             self._counters["topics_conflicting"] += 1
             for text in frame.schemas:
                 with suppress(TidemarkError):
-                    self._registry.add(Schema.parse(text))
+                    self._registry.add(self._schema(text))
 
     def _read(self, frame: Topic) -> list[Schema | None] | TidemarkError:
         """Return the schemas of a declaration, or what is wrong with it."""

@@ -177,3 +177,8 @@ class Leaseholder:
         self._is_paused = False
         if self.connection is not None:
             self.connection.resume()
+
+    def charge(self, seconds: float) -> None:
+        """What was done for the client has used so much of the event loop's time."""
+        if self.connection is not None:
+            self.connection.charge(seconds)
