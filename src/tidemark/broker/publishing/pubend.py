@@ -126,6 +126,8 @@ class Pubend:
         self._delivered = TICK_MIN
         #: the archive has reported to have everything up to here; None if there is no archive
         self.archived: int | None = TICK_MIN if policy.archive else None
+        #: whoever keeps the archive has asked to let go, early, what it has up to here
+        self._dismissed = TICK_MIN
         #: A batch in the log may have a validity. Of what earlier lives logged, nothing is known yet.
         self._may_expire = bool(state.sizes)
         #: when the oldest batch will have expired, TICK_MAX if never; and when the log was last asked, None
@@ -411,6 +413,12 @@ class Pubend:
             self._expires_at = TICK_MIN
             self._out.add(LoseLog(self.name, upto))
 
+    def dismiss(self, upto: int) -> None:
+        """Let go, as policy would, what the archive has up to this tick: who lacks it gets it from there."""
+        assert self.archived is not None
+        self._dismissed = max(self._dismissed, min(upto, self.archived))
+        self.release()
+
     def expire(self) -> None:
         """Let what has expired go, as silence, whether or not anybody lacks it; the archive gets it first."""
         asked = self._expiry_asked
@@ -454,10 +462,10 @@ class Pubend:
         return old if beyond is None else max(old, beyond)
 
     def _early(self) -> int:
-        """Return the tick up to which the administrator's policy would let history go."""
-        upto = TICK_MIN
+        """Return the tick up to which the administrator's policy, or the archive, would let history go."""
+        upto = self._dismissed
         if self._policy.max_retain is not None:
-            upto = self._turn.wall - self._policy.max_retain
+            upto = max(upto, self._turn.wall - self._policy.max_retain)
         if self._policy.max_bytes is not None:
             beyond = self._sizes.beyond(self._policy.max_bytes)
             upto = upto if beyond is None else max(upto, beyond)
