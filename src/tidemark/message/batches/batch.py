@@ -420,13 +420,24 @@ def from_rows(
 
     shape[row] and publisher[row] are indices into `shapes` and `publishers`.
     """
-    plain = from_messages(shapes[0], messages, keys=keys)
-    rows = np.zeros(plain.count, _PRELUDE_DTYPE)
+    count, key_lengths = len(messages), keys.lengths
+    if count and key_lengths.max() > KEY_BYTES_MAX:
+        raise EncodeError(f"a key has at most {KEY_BYTES_MAX} bytes")
+    rows = np.zeros(count, _PRELUDE_DTYPE)
     rows["shape"], rows["publisher"], rows["priority"] = shape, publisher, priority
-    rows["validity_ms"], rows["key_bytes"] = validity_ms, keys.lengths
-    if plain.count:
-        windows(plain.body, PRELUDE.size)[plain.starts] = rows.view(np.uint8).reshape(-1, PRELUDE.size)
-    return _assemble(_names(shapes, publishers), shapes, publishers, ticks, plain.ends, [plain.body.data])
+    rows["validity_ms"], rows["key_bytes"] = validity_ms, key_lengths
+    lengths = PRELUDE.size + messages.lengths + key_lengths
+    ends = np.cumsum(lengths)
+    body = np.empty(int(ends[-1]) if count else 0, np.uint8)
+    starts = ends - lengths
+    preludes = Spans(
+        rows.view(np.uint8), np.arange(count) * PRELUDE.size, np.arange(1, count + 1) * PRELUDE.size
+    )
+    copy_spans(body, starts, preludes)
+    copy_spans(body, starts + PRELUDE.size, messages)
+    copy_spans(body, ends - key_lengths, keys)
+    names = _names(shapes, publishers)
+    return _assemble(names, shapes, publishers, ticks, ends.astype("<u4"), [body.data])
 
 
 class BatchBuilder:
