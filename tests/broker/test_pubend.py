@@ -137,6 +137,20 @@ def test_publishers_are_answered_before_their_events_are_passed_on() -> None:
     assert root.known == [(10, 100, [100]), (100, 101, [101])]
 
 
+def test_what_has_become_durable_together_is_passed_on_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Root(RecoveredPubend(last=10))
+    root.publish(1, 1, 100)
+    root.sync()
+    for sequence in (2, 4, 6):
+        root.publish(sequence, 2, 100 * sequence)
+    root.commit.synced(root.syncs[-1])
+    root.commit.flush()
+    root.take()
+    monkeypatch.setattr(pubend, "MERGED_BYTES_MAX", 3 * len(batch(0, 1).data) - 1)
+    root.sync()
+    assert root.known == [(10, 100, [100]), (100, 401, [200, 201, 400, 401]), (401, 601, [600, 601])]
+
+
 def test_a_repeated_batch_is_acknowledged_and_not_logged_again() -> None:
     root = Root(RecoveredPubend(last=10))
     root.publish(1, 2, 100)

@@ -40,6 +40,7 @@ from tidemark.broker.effects import (
     SyncPfs,
     Woken,
 )
+from tidemark.broker.hearing import may_settle_later
 from tidemark.broker.preparation import Steps, Work
 from tidemark.node.clock import monotonic_us, wall_us
 from tidemark.node.disk.backlog import Backlog, InFlight
@@ -127,6 +128,8 @@ class Runtime:
         self._paused_links: set[RuntimeConnection] = set()
         #: clients that are not read from until they have waited for what they published beyond their quota
         self._waiting_clients: set[int] = set()
+        #: the broker has heard something and has not settled it
+        self._is_unsettled = False
         #: what the broker is still to hear of connections that were refused while a stimulus was handled
         self._gone: list[Stimulus] = []
         self._disk_queue_bytes_max = disk_queue_bytes_max
@@ -168,6 +171,9 @@ class Runtime:
                 handled += 1
                 if perf_counter() > until:
                     break
+            self._settle(to_disk)
+            while self._gone:
+                self._handle(self._gone.pop(0), to_disk)
             wake_at = self.broker.next_wake()
         except Exception as error:
             # Half of a stimulus has been handled: no state of the broker can be trusted any more.
@@ -200,11 +206,25 @@ class Runtime:
             return None, True
 
     def _handle(self, stimulus: Stimulus, to_disk: list[Effect]) -> None:
-        """Have the broker handle one stimulus, and send what it sends; disk effects go to `to_disk`."""
+        """Have the broker hear one stimulus, and settle unless that may wait for the next one.
+
+        What it sends is sent; disk effects go to `to_disk`.
+        """
+        is_patient = may_settle_later(stimulus)
+        if not is_patient:
+            self._settle(to_disk)
+        self._is_unsettled = True
         self._carry_out(self.broker.hear(stimulus, monotonic_us() + self._ahead_us, wall_us()), to_disk)
         if type(stimulus) is LogSynced:
             self._flush()  # publishers wait for nothing but their acknowledgement
-        self._carry_out(self.broker.settle(), to_disk)
+        if not is_patient:
+            self._settle(to_disk)
+
+    def _settle(self, to_disk: list[Effect]) -> None:
+        """Have the broker settle what it has heard, if it has not yet."""
+        if self._is_unsettled:
+            self._is_unsettled = False
+            self._carry_out(self.broker.settle(), to_disk)
 
     def _is_refused(self, stimulus: Stimulus) -> bool:
         """Return whether this is a frame that came in one read with another that was refused."""

@@ -9,7 +9,7 @@ has passed are let go as silence, whoever has not got them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,13 +26,18 @@ from tidemark.broker.effects import (
 from tidemark.broker.publishing.logged_sizes import LoggedSizes
 from tidemark.broker.publishing.remembered_publishers import RememberedPublishers
 from tidemark.broker.turn import Turn
-from tidemark.message.batches.batch import EventBatch
+from tidemark.message.batches.batch import EventBatch, concatenate
 from tidemark.message.batches.validity import may_expire
 from tidemark.ticks import TICK_MAX, TICK_MIN
 from tidemark.wire.answers import PubendStatus
 from tidemark.wire.frames import Publish, Published, Refused
 
 SECOND = 1_000_000
+#: Events that have become durable together are passed on in batches of about so many bytes.
+MERGED_BYTES_MAX = 1 << 20
+
+#: `(base, upto]` and all its events
+_Fresh = tuple[int, int, EventBatch]
 
 TOO_MANY_NAMES = (
     "this pubend remembers as many named publishers as it can and takes no new name, since forgetting one "
@@ -107,8 +112,8 @@ class Pubend:
         self._heard: set[str] = set()
         #: batches that are appended and not yet durable
         self._unsynced = 0
-        #: (base, upto, batch) of batches that are durable and not passed on yet
-        self._fresh: list[tuple[int, int, EventBatch]] = []
+        #: what is durable and not passed on yet
+        self._fresh: list[_Fresh] = []
         self._sizes = LoggedSizes(state.sizes)
         #: The disk had no room for the last group: nothing is kept that nobody waits for.
         self._is_full = False
@@ -230,7 +235,7 @@ class Pubend:
         """Pass on what has become durable; its publishers have been answered already."""
         if self._fresh:
             fresh, self._fresh = self._fresh, []
-            for base, upto, batch in fresh:
+            for base, upto, batch in _merged(fresh):
                 self._pass_on(base, upto, batch)
 
     def _pass_on(self, base: int, upto: int, batch: EventBatch | None) -> None:
@@ -378,6 +383,22 @@ class Pubend:
             beyond = self._sizes.beyond(self._policy.max_bytes)
             upto = upto if beyond is None else max(upto, beyond)
         return upto
+
+
+def _merged(fresh: list[_Fresh]) -> Iterator[_Fresh]:
+    """Yield the same events in fewer batches: passing a batch on costs the same for few events as for many.
+
+    Each piece of `fresh` begins where the one before it ends.
+    """
+    gathered: list[EventBatch] = []
+    size, base, upto = 0, fresh[0][0], fresh[0][0]
+    for _, end, batch in fresh:
+        if gathered and size + len(batch.data) > MERGED_BYTES_MAX:
+            yield base, upto, concatenate(gathered)
+            gathered, size, base = [], 0, upto
+        gathered.append(batch)
+        size, upto = size + len(batch.data), end
+    yield base, upto, concatenate(gathered)
 
 
 def _out_of_order(frame: Publish, known: tuple[int, int] | None) -> str:
