@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.broker.desk import MORNING, Desk, batch
 from tidemark.broker.effects import (
+    AppendEvents,
     ClientFrameReceived,
     Effect,
     LogSynced,
@@ -14,10 +15,6 @@ from tidemark.broker.effects import (
 )
 from tidemark.broker.hearing import may_settle_later
 from tidemark.wire.frames import Ack, Nack, Publish, Subscribe
-
-
-def kinds(effects: list[Effect]) -> list[str]:
-    return [type(each).__name__ for each in effects]
 
 
 def test_only_what_a_publisher_publishes_may_wait_to_be_settled() -> None:
@@ -32,17 +29,18 @@ def test_only_what_a_publisher_publishes_may_wait_to_be_settled() -> None:
         assert not may_settle_later(stimulus)
 
 
-def test_batches_that_are_heard_before_the_broker_settles_share_a_sync() -> None:
+def test_batches_that_are_heard_before_the_broker_settles_share_a_record_and_a_sync() -> None:
     at = Desk()
     at.declare("t")
     effects: list[Effect] = []
     for number in (1, 3, 5):
         frame = Publish("p", "me", number, batch(0, 0))
-        effects += at.broker.hear(ClientFrameReceived(1, frame), 0, MORNING + number)
-    assert kinds(effects) == ["AppendEvents"] * 3
-    settled = at.broker.settle()
-    assert kinds(settled) == ["SyncLog"]
-    assert isinstance(settled[0], SyncLog)
-    answers = at.broker.hear(LogSynced(settled[0].ticket), 1, MORNING + 9)
+        effects += at.broker.hear(ClientFrameReceived(1, frame), 0, MORNING)
+    assert effects == []
+    append, sync = at.broker.settle()
+    assert isinstance(append, AppendEvents)
+    assert (append.sequence, append.batch.ticks.tolist()) == (1, [MORNING + at for at in range(6)])
+    assert isinstance(sync, SyncLog)
+    answers = at.broker.hear(LogSynced(sync.ticket), 1, MORNING + 9)
     assert [each.frame.sequence for each in answers if isinstance(each, SendClient)] == [2, 4, 6]  # type: ignore[union-attr]
     at.broker.settle()

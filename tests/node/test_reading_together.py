@@ -1,4 +1,4 @@
-"""What a node reads from a publisher at once goes to the disk with one sync."""
+"""What a node reads from a publisher at once goes to the disk in one record, with one sync."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidemark.broker.effects import AppendEvents, Effect, SyncLog
 from tidemark.wire.frames import Publish, Published
 
 
-def test_what_a_node_reads_at_once_goes_to_the_disk_with_one_sync(
+def test_what_a_node_reads_at_once_goes_to_the_disk_in_one_record_with_one_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def story(stage: Stage) -> None:
@@ -30,7 +30,10 @@ def test_what_a_node_reads_at_once_goes_to_the_disk_with_one_sync(
         monkeypatch.setattr(node.runtime.disk, "put", noting)
         frames = [Publish("main", "p", first, events(first, 10)) for first in (1, 11, 21, 31)]
         assert node.runtime.client_said(number, list(frames)) == 4
-        assert [type(each).__name__ for each in seen] == ["AppendEvents"] * 4 + ["SyncLog"]
+        append, sync = seen
+        assert isinstance(append, AppendEvents)
+        assert isinstance(sync, SyncLog)
+        assert (append.sequence, append.batch.count) == (1, 40)
         while (await client.hear(Published)).sequence < 40:
             pass
         monkeypatch.undo()

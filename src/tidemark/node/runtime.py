@@ -130,6 +130,8 @@ class Runtime:
         self._waiting_clients: set[int] = set()
         #: the broker has heard something and has not settled it
         self._is_unsettled = False
+        #: the times that the broker was told with it
+        self._now = self._wall = 0
         #: what the broker is still to hear of connections that were refused while a stimulus was handled
         self._gone: list[Stimulus] = []
         self._disk_queue_bytes_max = disk_queue_bytes_max
@@ -213,8 +215,11 @@ class Runtime:
         is_patient = may_settle_later(stimulus)
         if not is_patient:
             self._settle(to_disk)
+        if not self._is_unsettled:
+            # What is settled together happens at one time: the ticks of batches that came together go on.
+            self._now, self._wall = monotonic_us() + self._ahead_us, wall_us()
         self._is_unsettled = True
-        self._carry_out(self.broker.hear(stimulus, monotonic_us() + self._ahead_us, wall_us()), to_disk)
+        self._carry_out(self.broker.hear(stimulus, self._now, self._wall), to_disk)
         if type(stimulus) is LogSynced:
             self._flush()  # publishers wait for nothing but their acknowledgement
         if not is_patient:

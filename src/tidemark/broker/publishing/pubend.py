@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import NamedTuple, Protocol
 
 from tidemark.broker.effects import (
     AppendEvents,
@@ -33,8 +34,8 @@ from tidemark.wire.answers import PubendStatus
 from tidemark.wire.frames import Publish, Published, Refused
 
 SECOND = 1_000_000
-#: Events that have become durable together are passed on in batches of about so many bytes.
-MERGED_BYTES_MAX = 1 << 20
+#: Events that have come, or have become durable, together are one batch of about so many bytes at most.
+MERGED_BYTES_MAX = 512 << 10
 
 #: `(base, upto]` and all its events
 _Fresh = tuple[int, int, EventBatch]
@@ -69,6 +70,14 @@ class PubendPolicy:
     release_unarchived: bool = False
     #: How often the log is looked through for events whose validity has passed, if there may be any.
     expiry: int = SECOND
+
+
+class _Gathered(NamedTuple):
+    """A batch with its ticks; `last` is the publisher's number of its last event."""
+
+    publisher: str
+    last: int
+    batch: EventBatch
 
 
 class RootStream(Protocol):
@@ -110,8 +119,9 @@ class Pubend:
         #: that it comes in this life. `_heard` has those that came.
         self._is_damaged = state.is_damaged
         self._heard: set[str] = set()
-        #: batches that are appended and not yet durable
+        #: batches that came and are not yet durable, and those of them that were not given to the log yet
         self._unsynced = 0
+        self._gathered: list[_Gathered] = []
         #: what is durable and not passed on yet
         self._fresh: list[_Fresh] = []
         self._sizes = LoggedSizes(state.sizes)
@@ -215,12 +225,22 @@ class Pubend:
             self._release_heard = self._turn.now  # nothing was waited for until now
         self._last = self._silent = first + batch.count - 1
         self._publishers.appended(publisher, (last, self._last))
-        self._out.add(AppendEvents(self.name, publisher, last - batch.count + 1, batch))
         self._unsynced += 1
-        self._turn.log.after(lambda: self._durable(publisher, last, batch), self._forgotten)
+        self._gathered.append(_Gathered(publisher, last, batch))
 
-    def _durable(self, publisher: str, last: int, batch: EventBatch) -> None:
-        self._unsynced -= 1
+    def _log(self) -> None:
+        """Append what has come since the last call: what a publisher has sent in a row becomes one batch."""
+        gathered, self._gathered = self._gathered, []
+        for publisher, last, batches in _in_a_row(gathered):
+            batch = concatenate(batches)
+            self._out.add(AppendEvents(self.name, publisher, last - batch.count + 1, batch))
+            self._turn.log.after(
+                partial(self._durable, publisher, last, batch, len(batches)), self._forgotten
+            )
+
+    def _durable(self, publisher: str, last: int, batch: EventBatch, came_in: int) -> None:
+        """A batch, which has come in so many parts, is durable."""
+        self._unsynced -= came_in
         self._is_full = False
         base, upto = self.position, int(batch.ticks[-1])
         self._publishers.durable(publisher, (last, upto))
@@ -232,7 +252,9 @@ class Pubend:
         self._fresh.append((base, upto, batch))
 
     def settle(self) -> None:
-        """Pass on what has become durable; its publishers have been answered already."""
+        """Log what has come, and pass on what has become durable; its publishers were answered already."""
+        if self._gathered:
+            self._log()
         if self._fresh:
             fresh, self._fresh = self._fresh, []
             for base, upto, batch in _merged(fresh):
@@ -383,6 +405,23 @@ class Pubend:
             beyond = self._sizes.beyond(self._policy.max_bytes)
             upto = upto if beyond is None else max(upto, beyond)
         return upto
+
+
+def _in_a_row(gathered: list[_Gathered]) -> Iterator[tuple[str, int, list[EventBatch]]]:
+    """Yield batches of one publisher whose ticks go on without a gap, and the number of the last event.
+
+    What is logged as one batch costs one record, whatever number of frames it came in.
+    """
+    publisher, last, batches, size, tick = gathered[0].publisher, 0, list[EventBatch](), 0, 0
+    for each in gathered:
+        size += len(each.batch.data)
+        goes_on = each.publisher == publisher and int(each.batch.ticks[0]) == tick + 1
+        if batches and (not goes_on or size > MERGED_BYTES_MAX):
+            yield publisher, last, batches
+            batches, size = [], len(each.batch.data)
+        batches.append(each.batch)
+        publisher, last, tick = each.publisher, each.last, int(each.batch.ticks[-1])
+    yield publisher, last, batches
 
 
 def _merged(fresh: list[_Fresh]) -> Iterator[_Fresh]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tidemark.matching.index.arrays import Ids, Index, grown, spread
 
@@ -21,8 +22,15 @@ MATCH_SETS_MAX = 1 << 18
 MATCH_SET_MEMBERS_MAX = 1 << 24
 
 DIGEST_BYTES = 16
+#: Rows with at most so many different sets are looked up set by set, if there are at least so many rows.
+FEW_SETS = 6
+FEW_SETS_ROWS = 32
 _NO_RULES = bytes(DIGEST_BYTES)
 _NUMBER_MAX = 1 << 31
+
+
+#: digests[:, row]: two words for each row
+Digests = NDArray[np.uint64]
 
 
 class MembersOfRows(Protocol):
@@ -56,13 +64,37 @@ class MatchSets:
         if len(self) > MATCH_SETS_MAX or self._held > MATCH_SET_MEMBERS_MAX:
             self._forget()
 
-    def intern(self, digests: list[bytes], members_of: MembersOfRows) -> Ids:
-        """digests[row] -> number[row]. `members_of` is called once, with a row of each set not met before."""
-        numbers = list(map(self._numbers.get, digests))
+    def intern(self, digests: Digests, members_of: MembersOfRows) -> Ids:
+        """digests[:, row] -> number[row]. `members_of` is called once, with a row of each new set."""
+        few = self._few(digests)
+        if few is not None:
+            return few
+        listed: list[bytes] = digests.T.copy().view(f"V{DIGEST_BYTES}").ravel().tolist()
+        numbers = list(map(self._numbers.get, listed))
         if None in numbers:
-            self._add(digests, members_of)
-            numbers = list(map(self._numbers.get, digests))
+            self._add(listed, members_of)
+            numbers = list(map(self._numbers.get, listed))
         return np.array(numbers, np.uint32)
+
+    def _few(self, digests: Digests) -> Ids | None:
+        """The same if the rows have few different sets, all of them known, as many batches have; else None.
+
+        It takes a few array operations for each set, and nothing for a row.
+        """
+        one, two = digests
+        numbers, is_done = np.zeros(len(one), np.uint32), np.zeros(len(one), np.bool_)
+        at = 0
+        for _ in range(FEW_SETS if len(one) >= FEW_SETS_ROWS else 0):
+            number = self._numbers.get(digests[:, at].tobytes())
+            if number is None:
+                return None
+            chosen = (one == one[at]) & (two == two[at])
+            numbers[chosen] = number
+            is_done |= chosen
+            at = int(is_done.argmin())
+            if is_done[at]:
+                return numbers
+        return None
 
     def members(self, number: int) -> Ids:
         """The subscribers of a set, ascending and read-only."""

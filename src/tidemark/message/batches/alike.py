@@ -7,9 +7,9 @@ to look at the values of the kinds of which not every stored form is a value.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +27,27 @@ _LAYOUTS_KEPT = 256
 _EXTENT = Struct("<II")
 
 
-class _Plan(NamedTuple):
+class _Plan:
     """Which bytes of the messages of one layout are looked at."""
 
-    #: those that say which fields there are and where they lie: from and up to these offsets
-    places: tuple[tuple[int, int], ...]
-    #: the fields of which not every stored form is a value, and where each of them lies
-    checked: tuple[tuple[Kind, int], ...]
+    def __init__(self, places: Sequence[tuple[int, int]], checked: Sequence[tuple[Kind, int]]) -> None:
+        #: those that say which fields there are and where they lie: from and up to these offsets
+        self.places = places
+        #: the fields of which not every stored form is a value, and where each of them lies
+        self.checked = checked
+        #: size of a message, and its bytes at `places`, where its fields were found to tile it
+        self._sound: tuple[int, list[bytes]] | None = None
+
+    def knows(self, message: bytes) -> bool:
+        """Return whether the fields of the message lie where those of the one that was noted last do."""
+        return self._sound == self._places_in(message)
+
+    def note(self, message: bytes) -> None:
+        """The fields of this message tile it."""
+        self._sound = self._places_in(message)
+
+    def _places_in(self, message: bytes) -> tuple[int, list[bytes]]:
+        return len(message), [message[start:stop] for start, stop in self.places]
 
 
 def are_alike(batch: EventBatch, common: Prelude, schema: Schema) -> bool:
@@ -46,12 +60,14 @@ def are_alike(batch: EventBatch, common: Prelude, schema: Schema) -> bool:
     rows = batch.body.reshape(batch.count, batch.row_bytes)
     messages = rows[:, PRELUDE.size : batch.row_bytes - common.key_bytes]
     first = messages[0].tobytes()
+    flat = schema.flat
     try:
-        schema.check(first)
+        plan = _plan(flat.layout_of(first), flat.code_width)
+        if not plan.knows(first):
+            schema.check(first)
+            plan.note(first)
     except DecodeError:
         return False
-    flat = schema.flat
-    plan = _plan(flat.layout_of(first), flat.code_width)
     for start, stop in plan.places:
         if messages[:, start:stop].tobytes() != first[start:stop] * batch.count:
             return False
@@ -64,7 +80,7 @@ def _plan(layout: CaseLayout, code_width: int) -> _Plan:
     places = [(0, code_width), *((at, end + 4) for at, end in (marks[:2], marks[2:]) if at >= 0)]
     kinds = [(leaf.basic.kind, leaf.index) for leaf in layout.leaves if isinstance(leaf.basic, Atomic)]
     checked = [(kind, layout.slots[index]) for kind, index in kinds if kind in CHECKED_KINDS]
-    return _Plan(tuple(each for each in places if each[0] < each[1]), tuple(checked))
+    return _Plan([each for each in places if each[0] < each[1]], checked)
 
 
 def _has_values(messages: NDArray[np.uint8], first: bytes, kind: Kind, at: int) -> bool:
