@@ -27,6 +27,11 @@ ASK_BYTES = 1 << 20
 ASK_EVENTS_MIN = 16
 #: Ranges asked for at once; with more, neighbouring ticks are asked for with what lies between them.
 ASK_RANGES_MAX = 8
+#: What is read from a log here is cut only where ticks are further apart than this part of all that is asked
+#: for: a read costs more than events that nobody wants, and subscribers should ask for the same ranges.
+LOG_STEP_PART = 16
+#: A part that has so many bytes is told by itself, and not together with what follows it.
+ALONE_BYTES = 32 << 10
 #: Ticks asked for at once where every event has to be matched again: at first, at the least and at the most.
 SPAN_TICKS = 1_000_000
 SPAN_TICKS_MIN = 1_000
@@ -99,11 +104,11 @@ class Catchup:
         last = min(first + self._events_at_once, len(self._ticks)) - 1
         return int(self._ticks[first]) - 1, int(self._ticks[last])
 
-    def missing(self) -> list[Range]:
-        """Return what to ask for next, in few ranges."""
+    def missing(self, *, from_log: bool = False) -> list[Range]:
+        """Return what to ask for next, in few ranges; in fewer still if a log here is read for it."""
         lacking = self._lacking()[: self._events_at_once]
         if not self._unfiltered:
-            return _ranges(lacking)
+            return _ranges(lacking, LOG_STEP_PART if from_log else None)
         base, upto = next(iter(self._unfiltered))
         before = lacking[lacking <= base]
         return _ranges(before) if len(before) else [(base, min(upto, base + self._span))]
@@ -125,17 +130,22 @@ class Catchup:
         at = int(have.argmin())
         return None if have[at] else self._next + at
 
-    def is_worth_asking(self, missing: Sequence[Range]) -> bool:
-        """Return whether to ask for what is missing, and note that it is asked for.
+    def is_worth_asking(self, upto: int) -> bool:
+        """Return whether to ask for what is missing up to a tick, and note that it is asked for.
 
         Answers come in small parts. If each of them asked for as much again, a log would be read, record by
         record, many times over: half of what may be under way is asked for at once.
         """
         under_way = int(np.searchsorted(self._lacking(), self._asked, side="right"))
-        if 2 * under_way > self._events_at_once:
+        is_new = bool(self._unfiltered) or upto > self._asked
+        if not is_new or 2 * under_way > self._events_at_once:
             return False
-        self._asked = max(self._asked, missing[-1][1])
+        self._asked = max(self._asked, upto)
         return True
+
+    def ask_again(self) -> None:
+        """What was asked for long ago may have come another way, and is gone: ask for what is missing."""
+        self._asked = self.position
 
     def arrived(
         self,
@@ -256,8 +266,13 @@ class Catchup:
             upto = min(upto, int(self._ticks[absent]) - 1)
         if upto <= self.position:
             return None
-        self.position = upto
         due = list(self._split(upto))
+        if len(due) > 1 and len(due[0].data) >= ALONE_BYTES:
+            last = int(due[0].ticks[-1])
+            if all(last < each.ticks[0] for each in due[1:]):
+                # By itself: others may be told the same batch, and joined to another it would be a copy.
+                upto, due, self._held = last, due[:1], due[1:] + self._held
+        self.position = upto
         self._pass(upto)
         if not due:
             return upto, None
@@ -365,15 +380,20 @@ class Catchup:
         self._held = later
 
 
-def _ranges(ticks: Ticks) -> list[Range]:
-    """Return at most ASK_RANGES_MAX ranges that hold these ticks, cut where the ticks are furthest apart."""
+def _ranges(ticks: Ticks, part: int | None = None) -> list[Range]:
+    """Return at most ASK_RANGES_MAX ranges that hold these ticks, cut where the ticks are furthest apart.
+
+    With `part`, it is cut only where they are further apart than this part of them all.
+    """
     if not len(ticks):
         return []
     steps = ticks[1:] - ticks[:-1]
-    widest = np.arange(len(steps))
-    if len(steps) >= ASK_RANGES_MAX:
-        widest = np.argpartition(steps, 1 - ASK_RANGES_MAX)[1 - ASK_RANGES_MAX :]
-    cuts = np.sort(widest[steps[widest] > 1]) + 1
+    least = 1 if part is None else max(1, int(ticks[-1] - ticks[0]) // part)
+    widest = np.flatnonzero(steps > least)
+    if len(widest) >= ASK_RANGES_MAX:
+        furthest = np.argpartition(steps[widest], 1 - ASK_RANGES_MAX)[1 - ASK_RANGES_MAX :]
+        widest = np.sort(widest[furthest])
+    cuts = widest + 1
     firsts = ticks[np.concatenate(([0], cuts))]
     lasts = ticks[np.concatenate((cuts - 1, [len(ticks) - 1]))]
     return list(zip((firsts - 1).tolist(), lasts.tolist(), strict=True))

@@ -106,6 +106,12 @@ class CatchupStreams:
         for number in self._constreams[pubend].catchups:
             self._calls[pubend, number] = None
 
+    def wake(self, pubend: str) -> None:
+        """Time has passed: all catchup streams of a pubend may go on, and ask again for what they lack."""
+        for number, catchup in self._constreams[pubend].catchups.items():
+            catchup.ask_again()
+            self._calls[pubend, number] = None
+
     def settle(self) -> bool:
         """Let one catchup stream go on that may be able to; return False if there is none."""
         if not self._calls:
@@ -284,9 +290,8 @@ class CatchupStreams:
         stream = self._constreams[pubend].stream
         piece = stream.window.piece(*span)
         if piece is None:
-            missing = catchup.missing()
-            if catchup.is_worth_asking(missing):
-                stream.nacked(HERE, missing)
+            if catchup.is_worth_asking(span[1]):
+                stream.nacked(HERE, catchup.missing(from_log=stream.is_hosted))
             return
         chosen = partial(self._chosen, pubend, subscription.id)
         readable = self._readable(piece.cuts)
