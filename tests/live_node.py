@@ -86,13 +86,13 @@ class LiveNode:
     def url(self) -> str:
         return f"{security_on.scheme()}://{self._listen}"
 
-    def metrics(self) -> str:
+    def metrics(self, page: str = "/metrics") -> str:
         """What the broker tells monitoring."""
         scheme, context = security_on.http()
-        asked = Request(f"{scheme}://{self.http_address}/metrics")
+        asked = Request(f"{scheme}://{self.http_address}{page}")
         asked.add_header("Authorization", f"Bearer {security_on.PASSWORD}")
-        with urlopen(asked, context=context) as page:
-            return str(page.read().decode())
+        with urlopen(asked, context=context) as found:
+            return str(found.read().decode())
 
     def start(self) -> None:
         options = {**security_on.settings_of(), "broker__listen": self._listen, **self._options}
@@ -113,7 +113,9 @@ class LiveNode:
 class OverlayNodes:
     """Brokers in a line, each a cell of its own with a pubend of its name, on one thread."""
 
-    def __init__(self, path: Path, *names: str) -> None:
+    def __init__(self, path: Path, *names: str, **options: str) -> None:
+        """`options` are settings of every broker, written as they are: `**{"tracing.endpoint": ...}`."""
+        self._options = options
         self._ports = dict(zip(names, free_ports(len(names)), strict=True))
         self._file = path / "overlay.toml"
         tables = [
@@ -131,8 +133,11 @@ class OverlayNodes:
     def url(self, name: str) -> str:
         return f"{security_on.scheme()}://127.0.0.1:{self._ports[name]}"
 
+    def http_address(self, name: str) -> str:
+        return str(self._nodes[name].http_address)
+
     def start(self, name: str) -> None:
-        options = settings_at(self._path / name) | security_on.settings_of(name)
+        options = settings_at(self._path / name) | security_on.settings_of(name) | self._options
         del options["broker.listen"]
         self._nodes[name] = self._loop.run(Node.start(load(self._file, broker=name, options=options)))
 

@@ -31,11 +31,29 @@ def test_the_wheel_has_every_module_and_every_file_that_the_console_serves(built
     assert not {str(path.relative_to(source)) for path in wanted} - names
 
 
-def test_the_source_archive_builds_the_same(built: Path) -> None:
+def test_the_source_archive_has_what_people_look_for(built: Path) -> None:
     (archive,) = built.glob("*.tar.gz")
     with tarfile.open(archive) as files:
         names = {name.partition("/")[2] for name in files.getnames()}
-    assert {"pyproject.toml", "README.md", "LICENSE", "src/tidemark/__init__.py"} <= names
+    wanted = {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "src/tidemark/__init__.py", "run"}
+    assert wanted | {"deploy/container/Containerfile", "deploy/kubernetes/tidemark.yaml"} <= names
+
+
+def test_the_wheel_that_the_source_archive_builds_is_the_same(built: Path, tmp_path: Path) -> None:
+    (archive,) = built.glob("*.tar.gz")
+    with tarfile.open(archive) as files:
+        files.extractall(tmp_path, filter="data")
+    (unpacked,) = tmp_path.iterdir()
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "built")]
+    subprocess.run(command, cwd=unpacked, check=True, capture_output=True)
+    (ours,), (theirs,) = built.glob("*.whl"), (tmp_path / "built").glob("*.whl")
+    assert ours.name == theirs.name
+    assert digests(ours) == digests(theirs)
+
+
+def digests(wheel: Path) -> dict[str, int]:
+    """The files of a wheel with their checksums."""
+    return {each.filename: each.CRC for each in zipfile.ZipFile(wheel).infolist()}
 
 
 def test_what_is_in_the_wheel_runs(built: Path, tmp_path: Path) -> None:

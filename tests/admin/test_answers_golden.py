@@ -40,6 +40,7 @@ OF_A_BROKER = [
     ),
     ("pubends", {}, PUBENDS),
     ("archived", {"token": CheckpointToken().text()}, PUBENDS),
+    ("let_go", {"token": CheckpointToken().text()}, PUBENDS),
     (
         "streams",
         {},
@@ -58,6 +59,18 @@ OF_A_BROKER = [
     ),
     ("remove", {"name": "s"}, '{"removed": "s"}'),
     ("hosts", {}, "[]"),
+    (
+        "reach",
+        {
+            "pubend": "p",
+            "base": 1000000100000,
+            "upto": 1000000500002,
+            "pattern": "t",
+            "selector": "",
+            "events": 2,
+        },
+        '{"upto": 1000000500001, "events": 2, "is_whole": true}',
+    ),
 ]
 
 

@@ -65,7 +65,7 @@ def test_what_is_owed_is_counted_after_a_restart_and_with_a_changed_selector(tmp
                 tm.publish_many("t", [{"n": n} for n in range(10)])
             expected = {"s": ("tidemark", 4 + 1, True)}
             eventually(lambda: owed(node.url) == expected)
-            text = node.metrics()
+            text = node.metrics("/metrics/subscriptions")
             assert 'tidemark_lag_events{subscription="s"} 5.0' in text
             assert 'tidemark_lag_bytes{subscription="s"}' in text
             assert 'tidemark_lag_seconds{subscription="s"}' in text

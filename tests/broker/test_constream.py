@@ -7,6 +7,7 @@ import numpy as np
 from tests.broker.desk import batch
 from tests.broker.parts import AtStream, registry, ticks_of
 from tidemark.broker.hosting.constream import FEW_MEMBERS, FOUND_MAX, ActiveSelectors, Constream, MatchedPiece
+from tidemark.broker.turn import Turn
 from tidemark.matching.audience import Audience, Members
 from tidemark.message.batches.batch import EventBatch, concatenate
 from tidemark.ticks import TICK_MIN, Range
@@ -29,7 +30,9 @@ class At:
         self.stream.window.learn(base, upto, events, damaged)
 
     def piece(self, upto: int, wall: int = 0) -> MatchedPiece | None:
-        return self.constream.piece(upto, self.audience, wall)
+        turn = Turn()
+        turn.wall = wall
+        return self.constream.piece(upto, self.audience, turn)
 
 
 # How far it moves.

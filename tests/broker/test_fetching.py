@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from tests.broker.desk import SCHEMA, Desk, batch, sent, told
 from tests.broker.parts import AtStream, registry
 from tidemark.broker.effects import Effect, FetchLog, SendClient, SendPeer
+from tidemark.broker.publishing import reach
 from tidemark.broker.publishing.fetching import AGAIN_US, FETCHES_MAX, UNDER_WAY_BYTES, Fetching
-from tidemark.wire.frames import Fetch, Fetched, Hello, Publish, Published, Refused, Topic
+from tidemark.ticks import TICK_MIN
+from tidemark.wire.answers import EventsReached
+from tidemark.wire.frames import Answer, Ask, Fetch, Fetched, Hello, Publish, Published, Refused, Topic
 
 
 def desk() -> tuple[Desk, int]:
@@ -61,6 +68,117 @@ def test_an_event_whose_topic_the_tables_have_lost_is_not_answered_for() -> None
     (answer,) = at.do(2, Fetch(3, "p", last - 1, last, "u", "", 1 << 20))
     assert isinstance(answer, Refused)
     assert (answer.name, answer.code) == ("3", "schema")
+
+
+def reached(at: Desk, **given: object) -> dict[str, object] | Refused:
+    """What a client is told who asks where events lie."""
+    said = {"pubend": "p", "pattern": "t", "selector": "", **given}
+    (answer,) = at.do(2, Ask(5, "reach", json.dumps(said)))
+    if isinstance(answer, Refused):
+        return answer
+    assert isinstance(answer, Answer)
+    found: dict[str, object] = json.loads(answer.payload)
+    return found
+
+
+def test_a_reader_is_told_where_the_nth_event_lies_and_is_sent_none() -> None:
+    at, before = desk()
+
+    def asked(events: int, base: int = before, **given: object) -> object:
+        return reached(at, base=base, upto=before + 5, events=events, **given)
+
+    assert asked(2) == {"upto": before + 2, "events": 2, "is_whole": True}
+    assert asked(2, before + 1) == {"upto": before + 3, "events": 2, "is_whole": True}
+    assert asked(9) == {"upto": before + 5, "events": 5, "is_whole": True}
+    assert asked(1, selector="n >= 3") == {"upto": before + 4, "events": 1, "is_whole": True}
+    assert asked(1, pattern="other") == {"upto": before + 5, "events": 0, "is_whole": True}
+
+
+class Readings:
+    """Stands for the reading of the log: a test answers each part."""
+
+    def __init__(self) -> None:
+        self.bases: list[int] = []
+
+    def read_for(self, client: int, frame: Fetch, answered: Callable[[Fetched], None], _: object) -> None:
+        assert client == 3
+        self.bases.append(frame.base)
+        self.answered = answered
+
+    def tell(self, upto: int, *ticks: int) -> None:
+        found = batch(*ticks) if ticks else None
+        self.answered(Fetched(1, "p", self.bases[-1], upto, TICK_MIN, found))
+
+
+@pytest.mark.parametrize(
+    ("events", "wanted"), [(3, (12, 3, [0, 10])), (4, (20, 4, [0, 10])), (9, (20, 4, [0, 10]))]
+)
+def test_counting_goes_on_part_by_part_and_not_for_ever(
+    events: int, wanted: tuple[int, int, list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reach, "READS_MAX", 2)
+    readings, found = Readings(), list[EventsReached]()
+    asked = Fetch(0, "p", 0, 99, "t", "", 1)
+    search: Any = reach.EventSearch
+    search(readings, 3, asked, events, found.append, pytest.fail)
+    readings.tell(10, 3, 8)
+    readings.tell(20, 12, 20)
+    (answer,) = found
+    assert (answer.upto, answer.events, readings.bases) == wanted
+    assert answer.is_whole
+
+
+def test_counting_ends_before_what_the_log_has_let_go() -> None:
+    at, before = desk()
+    found = reached(at, base=TICK_MIN, upto=before + 5, events=2)
+    assert found == {"upto": TICK_MIN, "events": 0, "is_whole": False}
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"base": 5, "upto": 4}, "frame"),
+        ({"base": "x"}, "frame"),
+        ({"base": True}, "frame"),
+        ({"upto": 2**63 - 1}, "frame"),
+        ({"events": 0}, "frame"),
+        ({"events": 2**63}, "frame"),
+        ({"pattern": "a..b"}, "selector"),
+        ({"selector": "n >"}, "selector"),
+        ({"pubend": "nowhere"}, "pubend"),
+        ({"pubend": 3}, "frame"),
+    ],
+)
+def test_a_question_where_events_lie_that_makes_no_sense_is_refused(
+    given: dict[str, object], code: str
+) -> None:
+    at, before = desk()
+    answer = reached(at, **{"base": before, "upto": before + 5, "events": 1, **given})
+    assert isinstance(answer, Refused)
+    assert (answer.what, answer.name, answer.code) == ("ask", "5", code)
+
+
+def test_counting_is_refused_where_a_topic_is_unknown_and_counts_as_a_fetch_of_its_client() -> None:
+    at, before = desk()
+    del at.registry.topics["t"]
+    answer = reached(at, base=before, upto=before + 5, events=1, selector="n >= 3")
+    assert isinstance(answer, Refused)
+    assert answer.code == "schema"
+    at.declare()
+    for ticket in range(1, FETCHES_MAX + 1):
+        at.say(3, Fetch(ticket, "p", before, before + 5, ">", "", 1 << 20))
+    (refused,) = told(at.say(3, Ask(5, "reach", question(before))), 3)
+    assert isinstance(refused, Refused)
+    assert refused.code == "limit"
+    # Who is gone is told nothing.
+    effects = at.say(4, Ask(5, "reach", question(before)))
+    at.gone(4)
+    assert not told(at.finish(effects), 4)
+
+
+def question(before: int) -> str:
+    asked = {"pubend": "p", "base": before, "upto": before + 5, "pattern": ">", "selector": "", "events": 1}
+    return json.dumps(asked)
 
 
 def test_a_neighbour_that_fetches_an_event_of_an_unknown_topic_is_answered_once_it_is_known() -> None:

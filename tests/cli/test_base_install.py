@@ -70,6 +70,13 @@ def test_a_program_that_needs_spark_is_told_what_to_install(site: Path) -> None:
     assert said.strip().splitlines()[-1].endswith("pip install 'tidemark[spark]'")
 
 
+def test_a_broker_that_is_to_trace_says_what_to_install(site: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.toml").write_text('[tracing]\nendpoint = "http://127.0.0.1:4318"\n')
+    code, said = run(site, "broker", "--config", str(tmp_path / "t.toml"))
+    assert (code, "Traceback" in said) == (1, False)
+    assert "pip install 'tidemark[otel]'" in said
+
+
 def test_what_needs_no_extra_works(site: Path) -> None:
     assert run(site, "schema", "show", str(SOURCE.parent / "examples/trades.schema"))[0] == 0
     assert run(site, "lab", "list")[0] == 0

@@ -19,7 +19,7 @@ from tidemark import queue, sync
 
 CLIENT = {
     "ask", "broker", "close", "create_topic", "is_connected", "name", "publish", "publish_batch",
-    "publish_many", "remove_topic", "schemas", "subscribe", "transaction", "unsubscribe",
+    "move_publisher", "publish_many", "remove_topic", "schemas", "subscribe", "transaction", "unsubscribe",
 }  # fmt: skip
 SUBSCRIPTION = {"ack", "batches", "checkpoint", "close", "name", "next", "unsubscribe"}
 
@@ -29,7 +29,7 @@ INTERFACE: dict[type, set[str]] = {
     tidemark.Transaction: {"ack"},
     tidemark.Event: {
         "checkpoint", "get", "items", "key", "keys", "priority", "pubend", "publisher", "tick", "time",
-        "topic", "value", "values",
+        "topic", "traceparent", "value", "values",
     },
     tidemark.Batch: {"base", "checkpoint", "column", "pubend", "ticks", "to_arrow", "upto"},
     tidemark.Gap: {"base", "checkpoint", "pubend", "reason", "upto"},

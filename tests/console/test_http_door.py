@@ -14,6 +14,7 @@ from tests.console.live_console import LiveConsole, live_console
 from tests.live_node import LiveNode, live_node
 from tests.waiting import eventually
 from tidemark import sync
+from tidemark.client.plain_events import event_object
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +102,21 @@ def test_a_request_that_is_repeated_with_its_key_is_logged_once(node: LiveNode) 
         assert console.post("once", {"n": 8}, Idempotency_Key="order-18").status == 201
         other = console.post("once", {"n": 9}, Idempotency_Key="order-18")
         assert (other.status, other.json["error"]["code"]) == (422, "sequence")
+
+
+def test_the_trace_context_of_a_sampled_request_goes_with_its_events(
+    node: LiveNode, console: LiveConsole
+) -> None:
+    sampled, other = (f"00-{'5' * 32}-{'7' * 16}-{flags}" for flags in ("01", "00"))
+    for traceparent in (sampled, other, "nonsense"):
+        assert console.post("traced", {"n": 1}, traceparent=traceparent).status == 201
+    with sync.connect(node.url) as tm, tm.subscribe("traced", start="earliest") as sub:
+        events = [event for _, event in zip(range(3), sub, strict=False)]
+    assert [event.traceparent for event in events] == [sampled, None, None]
+    assert [event_object(event).get("traceparent") for event in events] == [sampled, None, None]
+    by_name = f"_publisher = '{events[0].publisher}'"
+    with sync.connect(node.url) as tm, tm.subscribe("traced", where=by_name, start="earliest") as sub:
+        assert sub.next(600.0) == events[0]
 
 
 def test_nothing_of_a_request_is_published_if_one_event_cannot_be(

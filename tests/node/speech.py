@@ -103,7 +103,7 @@ class Speaker:
         self.writer = writer
         self.decoder = FrameDecoder(FRAME_BYTES_MAX)
         self.unread: list[Frame] = []
-        #: the answer to the last `subscribe`
+        #: the last answer to a Subscribe that was heard
         self.starts: Subscribed | None = None
 
     async def say(self, *frames: Frame) -> None:
@@ -118,6 +118,8 @@ class Speaker:
                 for at, frame in enumerate(self.unread):
                     if isinstance(frame, kind):
                         del self.unread[at]
+                        if isinstance(frame, Subscribed):
+                            self.starts = frame
                         return frame
                 data = await self.reader.read(1 << 16)
                 assert data, f"closed while waiting for {kind.__name__}; unread: {self.unread}"
@@ -170,8 +172,7 @@ class Speaker:
         credit: int = 1 << 20,
     ) -> Subscribed:
         await self.say(Subscribe(name, "t.>", selector, True, credit, token))
-        self.starts = await self.hear(Subscribed)
-        return self.starts
+        return await self.hear(Subscribed)
 
     async def started(self) -> int:
         """The tick from which a new subscriber gets everything: Subscribed had it, or it comes."""

@@ -23,9 +23,10 @@ def units() -> dict[str, str]:
     return dict(_UNIT.findall(PAGE.read_text()))
 
 
-def test_the_page_has_units_for_the_broker_the_archive_and_backups() -> None:
+def test_the_page_has_units_for_the_broker_the_archive_the_console_and_backups() -> None:
     assert set(units()) == {
         "tidemark.service", "tidemark-archive.service", "tidemark-backup.service", "tidemark-backup.timer",
+        "tidemark-console.service",
     }  # fmt: skip
 
 
@@ -51,7 +52,7 @@ def test_every_command_of_a_unit_has_only_options_that_there_are() -> None:
         for line in text.splitlines()
         if line.startswith("ExecStart=")
     ]
-    assert len(commands) == 3
+    assert len(commands) == 4
     for arguments in commands:
         words = [each for each in arguments if not each.startswith("/etc")]
         shown = CliRunner().invoke(

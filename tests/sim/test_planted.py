@@ -46,6 +46,8 @@ FINDS = {
     "token-in-memory": 6,
     "hole-is-silence": 12,
     "old-creation": 52,
+    "left-forgotten": 20,
+    "left-open": 3,
     "catchup-unruled": 0,
     "archive-unruled": 4,
     "move-unruled": 6,

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import TypeVar
 
 from tidemark.broker.access.access_control import AccessControl
 from tidemark.broker.effects import Owed, SendClient
@@ -19,6 +20,7 @@ from tidemark.broker.hosting.owed import OwedOf
 from tidemark.broker.hosting.sessions import Sessions
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.publishing.pubend import Pubend
+from tidemark.broker.publishing.reach import EventSearch, range_of
 from tidemark.broker.publishing.release import Hosts
 from tidemark.broker.turn import Turn
 from tidemark.errors import TidemarkError
@@ -36,9 +38,11 @@ from tidemark.wire.answers import (
     SubscriptionStatus,
     TopicStatus,
 )
-from tidemark.wire.frames import Answer, Ask, Refused
+from tidemark.wire.frames import Answer, Ask, Fetch, Refused
 from tidemark.wire.json_objects import dumps, read_arguments
 from tidemark.wire.questions import TooLongError, items_max, page_of
+
+T = TypeVar("T")
 
 #: The longest cursor of a page: the name of a topic.
 AFTER_CHARACTERS_MAX = 255
@@ -63,6 +67,18 @@ class CountedAnswer:
     build: Callable[[OwedOf], str]
 
 
+@dataclass(frozen=True, slots=True)
+class SearchedAnswer:
+    """An answer that the logs of pubends have to be read for."""
+
+    asked: Fetch
+    events: int
+
+
+#: What answers a question: text, or what has to be found out first; None if there is nothing to say.
+Found = str | CountedAnswer | SearchedAnswer | None
+
+
 class Admin:
     """Answers the questions about one broker.
 
@@ -85,11 +101,13 @@ class Admin:
         self._registry = registry
         self._pubends = pubends
         self._hosts = hosts
+        self._fetching = host.fetching
         self._turn = turn
         self._out = turn.out
         #: questions that only look, asked by a client, and such that change something
         self._questions: dict[str, Callable[[int, Arguments], object]] = {
             answers.TOPICS.what: self._topics_page,
+            answers.REACH.what: self._reach,
             answers.PUBENDS.what: lambda client, _: self._pubends_for(client),
             answers.STREAMS.what: lambda client, _: self._streams_for(client),
             answers.SUBSCRIPTIONS.what: lambda _, given: self._subscriptions_page(given),
@@ -100,6 +118,7 @@ class Admin:
             answers.REMOVE.what: self._remove,
             answers.SEEK.what: self._seek,
             answers.ARCHIVED.what: self._archived,
+            answers.LET_GO.what: self._let_go,
             answers.FORGET_HOST.what: self._forget_host,
         }
 
@@ -114,20 +133,28 @@ class Admin:
             self._host.owed.count(
                 found.subscriptions, lambda owed: self._reply(client, frame, _tried(lambda: build(owed)))
             )
+        elif isinstance(found, SearchedAnswer):
+            EventSearch(
+                self._fetching,
+                client,
+                found.asked,
+                found.events,
+                lambda reached: self._reply(client, frame, dumps(reached)),
+                lambda code, reason: self._reply(client, frame, AdminError(code, reason)),
+            )
         else:
             self._reply(client, frame, found)
 
-    def _reply(self, client: int, frame: Ask, found: str | CountedAnswer | AdminError | None) -> None:
+    def _reply(self, client: int, frame: Ask, found: str | AdminError | None) -> None:
         if isinstance(found, AdminError):
             reason = str(found)
             self._out.add(SendClient(client, Refused("ask", str(frame.ticket), found.code, reason)))
             return
-        assert not isinstance(found, CountedAnswer)
         # An answer says that a change was made, so the change has to be on disk first.
         answer = SendClient(client, Answer(frame.ticket, found or ""))
         self._host.after_save(lambda: self._out.add(answer))
 
-    def _look(self, client: int, frame: Ask) -> str | CountedAnswer | None:
+    def _look(self, client: int, frame: Ask) -> Found:
         """Return the answer to a question that only looks; None for one that changes something.
 
         Raises TidemarkError if there is no such question, or if its arguments cannot be read.
@@ -141,6 +168,15 @@ class Admin:
         return None
 
     # What concerns those who ask, where there are accounts.
+
+    def _reach(self, client: int, given: Arguments) -> SearchedAnswer:
+        """Return what to search for: of the events that the client may read, as if it fetched them."""
+        asked, events = range_of(given)
+        checked = self._access.checked(client, asked)
+        if isinstance(checked, Refused):
+            raise AdminError(checked.code, checked.reason)
+        assert isinstance(checked, Fetch)
+        return SearchedAnswer(checked, events)
 
     def _topics_page(self, client: int, given: Arguments) -> str:
         topics = self._topics(client, _after(given))
@@ -317,16 +353,26 @@ class Admin:
 
     def _archived(self, given: Arguments) -> list[PubendStatus]:
         """Note how far the archive has got, which says so with a checkpoint token."""
+        for name, tick in self._token_of_archive(given).items():
+            pubend = self._pubends[name]
+            pubend.archived = max(pubend.archived or TICK_MIN, min(tick, pubend.position))
+        return self.pubends()
+
+    def _let_go(self, given: Arguments) -> list[PubendStatus]:
+        """Let go what the archive has up to a checkpoint token, except what live subscribers still lack."""
+        for name, tick in self._token_of_archive(given).items():
+            self._pubends[name].dismiss(tick)
+        return self.pubends()
+
+    def _token_of_archive(self, given: Arguments) -> CheckpointToken:
+        """Return the token that the archive says; AdminError if it is not one of pubends with an archive."""
         token = CheckpointToken.parse(str(given.get("token", "")))
         for name in token:
             if name not in self._pubends:
                 raise AdminError("pubend", f"the pubend {name!r} is not hosted here")
             if self._pubends[name].archived is None:
                 raise AdminError("unknown", f"{name!r} is not set up for an archive: set retention.archive")
-        for name, tick in token.items():
-            pubend = self._pubends[name]
-            pubend.archived = max(pubend.archived or TICK_MIN, min(tick, pubend.position))
-        return self.pubends()
+        return token
 
 
 def _cursor(topic: TopicSchemas) -> str:
@@ -339,12 +385,12 @@ def _after(given: Arguments) -> str:
     return str(given.get("after", ""))[:AFTER_CHARACTERS_MAX]
 
 
-def _said(found: object) -> str | CountedAnswer:
-    """Return what a question found as text, unless it is still to be counted."""
-    return found if isinstance(found, str | CountedAnswer) else dumps(found)
+def _said(found: object) -> str | CountedAnswer | SearchedAnswer:
+    """Return what a question found as text, unless it is still to be found out."""
+    return found if isinstance(found, str | CountedAnswer | SearchedAnswer) else dumps(found)
 
 
-def _tried(answer: Callable[[], str | CountedAnswer | None]) -> str | CountedAnswer | AdminError | None:
+def _tried(answer: Callable[[], T]) -> T | AdminError:
     """Return what `answer` returns, or its error if that is one that whoever asks should be told."""
     try:
         return answer()

@@ -56,6 +56,7 @@ from tidemark.broker.overlay.trust import Trust
 from tidemark.broker.preparation import Preparation, Steps
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.publishing.pubend import Pubend
+from tidemark.broker.publishing.publishing import Publishing
 from tidemark.broker.publishing.release_reports import ReleaseReports
 from tidemark.broker.streams.disk_cache import DiskCache
 from tidemark.broker.streams.interest import Interests
@@ -98,6 +99,7 @@ from tidemark.wire.frames import (
     Ways,
     Yielded,
 )
+from tidemark.wire.moving.frames import Come, Leave, Left
 from tidemark.wire.peer_layouts import singly
 
 
@@ -125,11 +127,9 @@ class Broker:
 
     def __init__(self, config: BrokerConfig, registry: Registry, recovered: Recovered) -> None:
         self.config = config
-        self._turn = turn = Turn()
+        self._turn = turn = Turn(config.observer)
         self.counters = turn.counters
         self._departures = Departures(config.silence_patience)
-        #: what publishers are told while this broker takes nothing new from them; None while it does
-        self._drain_notice = config.drain_notice
         self._woken_at = 0
         #: the stimulus that is being handled is the passing of time
         self._is_woken = False
@@ -167,6 +167,8 @@ class Broker:
             self._access.versions,
         )
         self._preparation = Preparation(registry, self._topics, self._host.audience)
+        self._publishing = Publishing(self._pubends, self._streams, self._topics, turn)
+        self._publishing.drain_notice = config.drain_notice
         for name in config.layout.pubends:
             state = recovered.pubends.get(name, RecoveredPubend())
             self._open(name, config.layout, state, recovered.hosts.get(name))
@@ -380,7 +382,7 @@ class Broker:
             case PfsCounted():
                 self._host.owed.counted(stimulus)
             case RoutesChanged(layout, pubends, drain_notice):
-                self._drain_notice = drain_notice
+                self._publishing.drain_notice = drain_notice
                 for pubend in self._pubends.values():
                     pubend.is_draining = drain_notice is not None
                 self._change(layout, pubends)
@@ -429,6 +431,10 @@ class Broker:
                 self._fetching.passed(peer, frame)
             case Fetched():
                 self._fetching.fetched(peer, frame)
+            case Leave():
+                self._publishing.passed(peer, frame)
+            case Left():
+                self._publishing.left(peer, frame)
             case Ping() | Pong() | Hello() | Together():
                 pass  # between the two ends of the link, or never inside another frame
             case Knowledge() | Nack() | AckExpected() | Release() | Heard():
@@ -501,7 +507,11 @@ class Broker:
             case Publish():
                 batch, now = frame.batch, self._turn.now
                 self._access.quotas.published(client, len(batch.data), batch.count, now)
-                self._publish(client, frame)
+                self._publishing.publish(client, frame)
+            case Leave():
+                self._publishing.leave(client, frame)
+            case Come():
+                self._publishing.come(client, frame)
             case Ack():
                 self._sessions.acknowledge(client, frame)
                 for each in frame.credits:
@@ -528,23 +538,6 @@ class Broker:
                 refused = Refused(type(frame).__name__, "", "frame", "a broker says this, not a client")
                 self._turn.out.add(SendClient(client, refused))
 
-    def _publish(self, client: int, frame: Publish) -> None:
-        pubend = self._pubends.get(frame.pubend)
-        if pubend is None:
-            reason = f"the pubend {frame.pubend!r} is not hosted here"
-            self._turn.out.add(SendClient(client, Refused("publish", frame.publisher, "pubend", reason)))
-            return
-        with self._turn.looking:
-            problem = self._topics.problem_of(frame.batch)
-        # What was logged before a topic was removed is acknowledged all the same.
-        if problem is not None and not (problem[0] == "removed" and pubend.has(frame)):
-            self.counters["publishes_refused"] += 1
-            self._turn.out.add(SendClient(client, Refused("publish", frame.publisher, *problem)))
-        elif self._drain_notice is not None and not pubend.has(frame):
-            pubend.turn_away(client, frame, self._drain_notice)
-        else:
-            pubend.received(client, frame)
-
     # Pubends, release and time.
 
     def _open(
@@ -568,7 +561,7 @@ class Broker:
         self._reports.open(name)
         if is_hosted:
             pubend = self._pubends[name] = Pubend(name, state, config.policy_of(name), self._turn, stream)
-            pubend.is_draining = self._drain_notice is not None
+            pubend.is_draining = self._publishing.drain_notice is not None
             stream.position = pubend.position
             stream.window.lose(pubend.lost)
             self._reports.open_hosted(name, state, hosts, layout)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tidemark.access.document import AccessDocument
 from tidemark.broker.effects import DrainNotice
 from tidemark.broker.hosting.host import HostPolicy
+from tidemark.broker.observer import Observer
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.broker.topics import TopicLimits
@@ -66,6 +67,8 @@ class BrokerConfig:
     access: AccessDocument | None = None
     #: pubend -> its policy, for those that have one of their own
     pubend_policies: Mapping[str, PubendPolicy] = field(default_factory=dict)
+    #: who is told what the broker does
+    observer: Observer = field(default_factory=Observer)
 
     def policy_of(self, pubend: str) -> PubendPolicy:
         """Return the policy of a pubend that is hosted here."""

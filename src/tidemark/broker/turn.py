@@ -15,6 +15,7 @@ from types import TracebackType
 from tidemark.broker.commit import GroupCommit
 from tidemark.broker.counters import Counters
 from tidemark.broker.effects import CommitTables, Outbox, SyncLog, SyncPfs
+from tidemark.broker.observer import Observer
 from tidemark.errors import FrameError
 
 #: Characters of what an unforeseen error says that the other side is told.
@@ -43,13 +44,15 @@ class Looking:
 class Turn:
     """The context of the stimulus that is being handled. One for a broker's life; every part holds it."""
 
-    __slots__ = ("counters", "log", "looking", "now", "out", "pfs", "tables", "wall")
+    __slots__ = ("counters", "log", "looking", "now", "observer", "out", "pfs", "tables", "wall")
 
-    def __init__(self) -> None:
+    def __init__(self, observer: Observer | None = None) -> None:
         #: the effects of the stimulus, in order
         self.out = Outbox()
         #: what the broker has done so far, by name
         self.counters = Counters()
+        #: who is told what the broker does
+        self.observer = observer if observer is not None else Observer()
         #: `with turn.looking:` around what is done with a frame before anything is changed
         self.looking = Looking()
         #: monotonic time of the stimulus in microseconds; thresholds are measured by it

@@ -15,8 +15,27 @@ from tidemark.cli.options import JSON
 @click.argument("name", required=False)
 @click.option("--quick", is_flag=True, help="Smaller sizes: seconds instead of minutes.")
 @click.option("--check", is_flag=True, help="Exit 1 when a goal is missed.")
+@click.option("--minutes", type=click.FloatRange(0.1), help="How long it lasts, for soak.")
+@click.option(
+    "--before",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Compare with the results of an earlier run, made with --json.",
+)
+@click.option(
+    "--page",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Write its grids into a page, between the marks of the benchmark.",
+)
 @JSON
-def bench(name: str | None, quick: bool, check: bool, as_json: bool) -> None:
+def bench(
+    name: str | None,
+    quick: bool,
+    check: bool,
+    minutes: float | None,
+    before: Path | None,
+    page: Path | None,
+    as_json: bool,
+) -> None:
     """Run a benchmark; without a NAME, list them.
 
     With --json each result is one object a line: bench, case, metric, value, unit, goal, ok.
@@ -25,6 +44,8 @@ def bench(name: str | None, quick: bool, check: bool, as_json: bool) -> None:
     tidemark bench
     tidemark bench matching --quick --json
     tidemark bench hostile --check
+    tidemark bench steps --json > before.jsonl; tidemark bench steps --before before.jsonl
+    tidemark bench peers --page docs/performance.md
     """
     from tidemark.lab.bench import BENCHES, run
 
@@ -34,7 +55,8 @@ def bench(name: str | None, quick: bool, check: bool, as_json: bool) -> None:
         return
     if name not in BENCHES:
         raise click.UsageError(f"there is no benchmark {name!r}; choose one of {', '.join(BENCHES)}")
-    sys.exit(run(name, json_output=as_json, quick=quick, check=check))
+    code = run(name, json_output=as_json, quick=quick, check=check, minutes=minutes, before=before, page=page)
+    sys.exit(code)
 
 
 @click.command()

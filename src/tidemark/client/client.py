@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from os import getpid
 from secrets import token_hex
 from types import TracebackType
-from typing import Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from tidemark.client.connecting.addresses import SocketAddress, is_tls, parse_addresses, parse_url
 from tidemark.client.connecting.backoff import Backoff
@@ -23,13 +23,14 @@ from tidemark.client.connecting.refusals import error_of
 from tidemark.client.events import Event, Gap
 from tidemark.client.publishing.options import EventOptions, event_options
 from tidemark.client.publishing.outgoing import Ticks
-from tidemark.client.publishing.publisher import Publisher
+from tidemark.client.publishing.traced import made_publisher
 from tidemark.client.recalls import IncomingRecalls
 from tidemark.client.subscribing.acks import Acks
 from tidemark.client.subscribing.arguments import SubscribeArguments, SubscribeOptions
 from tidemark.client.subscribing.open_subscriptions import OpenSubscriptions
 from tidemark.client.subscribing.session import SubscriptionSession
 from tidemark.client.subscribing.subscription import CLOSE_SECONDS, Subscription
+from tidemark.client.subscribing.traced import traced_delivery
 from tidemark.client.subscribing.transaction import Transaction
 from tidemark.client.topics import ClientTopics
 from tidemark.errors import ClientError, NotConnectedError
@@ -54,7 +55,11 @@ from tidemark.wire.frames import (
     Welcome,
 )
 from tidemark.wire.frames import Gap as GapFrame
+from tidemark.wire.moving.frames import Left
 from tidemark.wire.questions import PAGE_ITEMS_MAX, Answered, Question, read_page
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
 
 #: Seconds that a broker has to answer, unless the call says otherwise.
 TIMEOUT_SECONDS = 30.0
@@ -72,9 +77,9 @@ def connect(url: str, **options: Unpack[ConnectOptions]) -> Client:
     """A client of the brokers at `tidemark://host:port[,host:port...]`; `async with` or `await` connects it.
 
     The client stays connected to one of the brokers, and goes on where it was after every break. Options are
-    `client`, `publisher`, `pubend`, `timeout`, `connect_timeout`, `wait_for_broker` and `ping`: see
-    ConnectOptions. ConfigError if the URL is malformed; connecting raises NotConnectedError if no broker
-    answers within `connect_timeout`, and at once if nobody listens at any address.
+    `client`, `publisher`, `pubend`, `timeout`, `connect_timeout`, `wait_for_broker`, `ping` and
+    `tracer_provider`: see ConnectOptions. ConfigError if the URL is malformed; connecting raises
+    NotConnectedError if no broker answers within `connect_timeout`, and at once if nobody listens anywhere.
     """
     return Client(url, **options)
 
@@ -97,6 +102,7 @@ class Client:
         connect_timeout: float = CONNECT_SECONDS,
         wait_for_broker: bool = False,
         ping: float = PING_SECONDS,
+        tracer_provider: TracerProvider | None = None,
         push: tuple[SocketAddress, int] | None = None,
         **login: Unpack[LoginOptions],
     ) -> None:
@@ -111,6 +117,7 @@ class Client:
         self._wait_for_broker = wait_for_broker
         self._ping = ping
         self._push = push
+        self._tracers = tracer_provider
         self._is_open = False
         self._was_open = False
         #: the process that opened the client; the connection is not for its forked children
@@ -134,9 +141,10 @@ class Client:
         self._subscriptions = OpenSubscriptions(
             self._name, self._link, self._topics, self._acks, self.ask, self._timeout
         )
-        self._publisher = Publisher(
-            self._link,
-            self._topics,
+        self._publisher = made_publisher(
+            self._tracers,
+            link=self._link,
+            topics=self._topics,
             publisher=self._publisher_name or made_name(token_hex(8)),
             is_named=self._publisher_name is not None,
             pubend=self._pubend,
@@ -144,8 +152,9 @@ class Client:
             ask=self.ask,
         )
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
-            Deliver: self._subscriptions.delivered,
+            Deliver: traced_delivery(self._tracers, self._subscriptions.delivered),
             Published: self._publisher.published,
+            Left: self._publisher.left,
             GapFrame: self._subscriptions.gap,
             Subscribed: self._subscriptions.subscribed,
             Acked: self._acks.acked,
@@ -291,6 +300,7 @@ class Client:
         priority: int = PRIORITY_DEFAULT,
         validity: float | None = None,
         sequence: int | None = None,
+        traceparent: str | None = None,
         timeout: float | None = None,
     ) -> asyncio.Future[int | None]:
         """Publish a dict or dataclass instance. Await the result: the event's tick, once it is on disk.
@@ -303,8 +313,8 @@ class Client:
         is not delivered any more, without it there is no limit. `sequence` is for a client with a named
         publisher, and required there: 1, 2, 3 ... for each event that the publisher ever publishes. The
         application keeps the number with its own data, and after a crash publishes again from a number that
-        it is sure of: what is logged already is acknowledged and not logged again. `timeout` is in seconds,
-        by default that of the client.
+        it is sure of: what is logged already is acknowledged and not logged again. The event carries
+        `traceparent` to its subscribers. `timeout` is in seconds, by default that of the client.
 
         EncodeError if the value does not fit the topic. TimedOutError and RefusedError if the event was not
         acknowledged in time: whether it is, or will be, on disk is not known then. NotConnectedError if no
@@ -313,9 +323,10 @@ class Client:
         """
         self._check_open()
         seconds = self._timeout if timeout is None else timeout
-        if key == b"" and validity is None and priority == PRIORITY_DEFAULT and sequence is None:
+        is_plain = key == b"" and validity is None and priority == PRIORITY_DEFAULT and sequence is None
+        if is_plain and traceparent is None:
             return self._publisher.publish(topic, value, _PLAIN, seconds)
-        options = event_options(key, priority, validity, sequence)
+        options = event_options(key, priority, validity, sequence, traceparent)
         return self._publisher.publish(topic, value, options, seconds)
 
     async def publish_many(
@@ -327,15 +338,16 @@ class Client:
         priority: int = PRIORITY_DEFAULT,
         validity: float | None = None,
         sequence: int | None = None,
+        traceparent: str | None = None,
         timeout: float | None = None,
     ) -> Ticks:
         """Publish values in order, in as few batches as possible; return their ticks once all are on disk.
 
-        `key`, `priority` and `validity` go with every event; `sequence` is the number of the first. The rest
-        is as with `publish`. If one value fails, the events before it are published.
+        `key`, `priority`, `validity` and `traceparent` go with every event; `sequence` is the number of the
+        first. The rest is as with `publish`. If one value fails, the events before it are published.
         """
         self._check_open()
-        checked = event_options(key, priority, validity, sequence)
+        checked = event_options(key, priority, validity, sequence, traceparent)
         seconds = self._timeout if timeout is None else timeout
         return await self._publisher.publish_many(topic, values, checked, seconds)
 
@@ -350,6 +362,15 @@ class Client:
         self._check_open()
         seconds = self._timeout if timeout is None else timeout
         return await self._publisher.publish_batch(batch, sequence, seconds)
+
+    async def move_publisher(self, *, after: int) -> None:
+        """Publish at this broker the events of the named publisher beyond the number `after`.
+
+        A named publisher waits for its last broker to say which of its events are there. This is for one that
+        will not come back: events beyond `after` that it has logged all the same are then published twice.
+        """
+        self._check_open()
+        self._publisher.move_anyway(after)
 
     # Subscribing.
 

@@ -20,6 +20,7 @@ from tidemark.client.topics import ClientTopics
 from tidemark.message.batches.batch import EventBatch, Shape
 from tidemark.message.batches.columns import Column, Decimals, Spans
 from tidemark.message.batches.reader import BatchColumns
+from tidemark.message.batches.trace_context import publisher_of, traceparent_of
 from tidemark.message.types import Atomic, Kind
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import Topic
@@ -103,6 +104,16 @@ class Event(Mapping[str, Any]):
     @property
     def publisher(self) -> str:
         """The name of the publisher: given by the application, or made by its client."""
+        return publisher_of(self._named_publisher)
+
+    @property
+    def traceparent(self) -> str | None:
+        """The W3C trace context that the event carries from its publisher; None if it carries none."""
+        return traceparent_of(self._named_publisher)
+
+    @property
+    def _named_publisher(self) -> str:
+        """The publisher as the batch names it."""
         batch = self._rows.batch
         return batch.publishers[int(batch.prelude("publisher")[self._row])]
 

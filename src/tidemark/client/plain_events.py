@@ -10,12 +10,14 @@ from tidemark.message.foreign.json.plain import to_json_value
 
 def event_object(event: Event) -> dict[str, Any]:
     """Return an event as a JSON object, with the token of a subscriber that has consumed it."""
+    traceparent = event.traceparent
     return {
         "topic": event.topic,
         "pubend": event.pubend,
         "tick": event.tick,
         "time": event.time.isoformat(),
         "key": event.key.decode(errors="replace"),
+        **({} if traceparent is None else {"traceparent": traceparent}),
         "value": to_json_value(event.value),
         "checkpoint": event.checkpoint.text(),
     }

@@ -30,7 +30,7 @@ _PAGE_POLICY = (
 _OWN_PAGE_POLICY = (
     "default-src 'self' 'unsafe-inline' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-_CORS_HEADERS = "Authorization, Content-Type, Idempotency-Key, Last-Event-ID"
+_CORS_HEADERS = "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, traceparent"
 
 
 def is_loopback(host: str) -> bool:

@@ -60,6 +60,7 @@ from tidemark.wire.frames import (
 )
 from tidemark.wire.limits import FRAME_BYTES_MAX
 from tidemark.wire.liveness.tcp_info import TcpInfo
+from tidemark.wire.moving.frames import Come, Leave
 from tidemark.wire.security.frames import Access, Proof
 from tidemark.wire.versions import is_spoken
 
@@ -69,7 +70,7 @@ if TYPE_CHECKING:
 
 #: Frames of a client that go to the broker's core, besides Ask; Ping and Pong are handled here.
 FROM_CLIENT = frozenset(
-    (Publish, Subscribe, Ack, Credit, Unsubscribe, Describe, Topic, Fetch, Offer, Recalled)
+    (Publish, Leave, Come, Subscribe, Ack, Credit, Unsubscribe, Describe, Topic, Fetch, Offer, Recalled)
 )
 #: Those that may need steps before they are handled.
 _PREPARED = frozenset((Publish, Subscribe, Topic))

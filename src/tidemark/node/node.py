@@ -23,6 +23,7 @@ from tidemark.broker.broker import Broker
 from tidemark.broker.config import BrokerConfig, ClientLimits
 from tidemark.broker.effects import AccessChanged, HostRemoved, RecoveredPubend, RoutesChanged
 from tidemark.broker.hosting.host import HostPolicy
+from tidemark.broker.observer import Observer
 from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.broker.topics import TopicLimits
 from tidemark.errors import ConfigError, DamagedError
@@ -41,7 +42,8 @@ from tidemark.node.local_link import LocalBrokers
 from tidemark.node.logs import Log
 from tidemark.node.monitoring.http import HttpServer, Response, Say
 from tidemark.node.monitoring.lag_question import LagQuestion
-from tidemark.node.monitoring.metrics import Metrics
+from tidemark.node.monitoring.metrics import Metrics, subscriptions_page
+from tidemark.node.monitoring.watcher import watcher_of
 from tidemark.node.process.archiving import ArchiveWatch, EngineReports
 from tidemark.node.runtime import Runtime
 from tidemark.node.security.access_membership import AccessMembership
@@ -90,6 +92,7 @@ class Node:
         broker: Broker,
         local_brokers: LocalBrokers,
         security: Security,
+        metrics: Metrics,
     ) -> None:
         """Use `start`. The node closes `directory` and `store` when it ends."""
         self.config = config
@@ -99,7 +102,7 @@ class Node:
         self.failed: asyncio.Future[BaseException] = loop.create_future()
         #: set when a topology is adopted that does not have this broker
         self.removed = asyncio.Event()
-        self.metrics = Metrics()
+        self.metrics = metrics
         self.runtime = Runtime(
             broker,
             store,
@@ -143,6 +146,7 @@ class Node:
         self.engine_reports = EngineReports()
         self._alarm_timer: asyncio.TimerHandle | None = None
         self.metrics.watch(self)
+        self.metrics.watcher.upstream_of = self._upstream_of
 
     @classmethod
     async def start(cls, config: Config, local_brokers: LocalBrokers | None = None) -> Node:
@@ -160,8 +164,9 @@ class Node:
             config = _latest(config, directory, store)
             security = Security.load(config, directory.access())
             document = security.accounts.document if security.accounts is not None else None
-            broker, struck = await asyncio.to_thread(_recovered, config, store, document)
-            node = cls(config, directory, store, broker, local_brokers or LocalBrokers(), security)
+            metrics = Metrics(watcher_of(config))
+            broker, struck = await asyncio.to_thread(_recovered, config, store, document, metrics.watcher)
+            node = cls(config, directory, store, broker, local_brokers or LocalBrokers(), security, metrics)
             undo.pop_all()
         if struck:
             node.runtime.give([HostRemoved(host) for host in struck])
@@ -185,8 +190,12 @@ class Node:
         http_address = config.http_address()
         if http_address is not None:
             self._http = HttpServer(
-                {"/health": lambda say: say(self._health()), "/metrics": self._metrics},
-                {"/metrics": self.security.may_read_metrics},
+                {
+                    "/health": lambda say: say(self._health()),
+                    "/metrics": lambda say: say(self.metrics.page()),
+                    "/metrics/subscriptions": self._subscription_metrics,
+                },
+                dict.fromkeys(("/metrics", "/metrics/subscriptions"), self.security.may_read_metrics),
                 self.security.transport.server,
             )
             self.http_address = await _bound(self._http.listen(http_address), http_address, "http.listen")
@@ -221,6 +230,7 @@ class Node:
         await self.server.say_goodbye()
         thresholds = self.config.thresholds
         await self.runtime.drain(max(thresholds.save, thresholds.pfs_sync))
+        await self.metrics.watcher.close()
         self._let_go()
         log.info("stopped")
 
@@ -244,6 +254,10 @@ class Node:
         await self._links.stop()
 
     # The overlay.
+
+    def _upstream_of(self, pubend: str) -> str | None:
+        stream = self.runtime.broker.stream(pubend)
+        return stream.upstream if stream is not None else None
 
     @property
     def topology(self) -> Topology:
@@ -383,12 +397,12 @@ class Node:
         status = HTTPStatus.OK if healthy else HTTPStatus.SERVICE_UNAVAILABLE
         return Response(json.dumps(body).encode() + b"\n", "application/json", status)
 
-    def _metrics(self, say: Say) -> None:
-        """Say the page /metrics when it is known what durable subscriptions are owed, if it may say that."""
+    def _subscription_metrics(self, say: Say) -> None:
+        """Say what durable subscriptions are owed when that is known, if the page may say it."""
         if not self.security.shows_subscriptions:
-            say(self.metrics.page([], is_all=False))
+            say(subscriptions_page([], is_all=False))
             return
-        LagQuestion(self.runtime, lambda found, is_all: say(self.metrics.page(found, is_all=is_all)))
+        LagQuestion(self.runtime, lambda found, is_all: say(subscriptions_page(found, is_all=is_all)))
 
 
 def open_store(config: Config, directory: DataDirectory) -> Store:
@@ -450,11 +464,13 @@ def _latest(config: Config, directory: DataDirectory, store: Store) -> Config:
     return moved(config, saved)
 
 
-def _recovered(config: Config, store: Store, access: AccessDocument | None) -> tuple[Broker, list[str]]:
+def _recovered(
+    config: Config, store: Store, access: AccessDocument | None, observer: Observer
+) -> tuple[Broker, list[str]]:
     """Returns the broker, and the hosts in its tables that are no brokers of the topology any more."""
     found = store.recover(hosted(config.topology, config.broker.name), wall_us())
     known = {host for hosts in found.hosts.values() for host in hosts}
-    settings = replace(broker_config(config, store.incarnation), access=access)
+    settings = replace(broker_config(config, store.incarnation), access=access, observer=observer)
     broker = Broker(settings, Registry(), found)
     return broker, sorted(known - set(config.topology.brokers))
 

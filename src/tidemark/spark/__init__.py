@@ -12,6 +12,7 @@ does not load what only the archive needs. The packages:
 | `archive_query` | writes the archive as a streaming query, and chooses the engine | `query.ArchiveQuery` |
 | `upkeep` | erases events of the archive, and compares it with brokers | `asking.erase`, `verifying.verify` |
 | `report` | draws the archive over time | `figures.figures`, `html.page` |
+| `time_travel` | the archive as it was at a version or a time | `versions.snapshot_as_of` |
 | `history_frames` | history as a DataFrame, from archive and brokers | `frame.history` |
 | `deep` | deep catch-up: answers brokers from the archive | `service.DeepService` |
 | `audit` | checks exactly-once delivery by ledgers | `audit.run` |

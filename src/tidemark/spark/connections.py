@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from tidemark import sync
 from tidemark.client.connecting.addresses import SCHEME, TLS_SCHEME, parse_url
@@ -28,8 +28,10 @@ from tidemark.spark.broker_answers import HostedPubend, merged_pubends, merged_t
 from tidemark.wire.answers import (
     ARCHIVE,
     PUBENDS,
+    REACH,
     ROUTES,
     TOPICS,
+    EventsReached,
     PubendStatus,
     TopicStatus,
 )
@@ -120,6 +122,24 @@ class RetryingClient:
             lambda client: client._fetch(pubend, base, upto, pattern, selector, bytes_max=bytes_max)
         )
 
+    def reach(
+        self, pubend: str, base: int, upto: int, pattern: str, selector: str, events: int
+    ) -> EventsReached | None:
+        """Where the n-th event of `(base, upto]` lies; None if the broker is too old to say."""
+        asked: dict[str, Any] = {
+            "pubend": pubend,
+            "base": base,
+            "upto": upto,
+            "pattern": pattern,
+            "selector": selector,
+        }
+        try:
+            return self.run(lambda client: client.ask(REACH, events=events, **asked))
+        except RefusedError as error:
+            if error.code != "unknown":
+                raise
+            return None
+
     def _connected(self, deadline: float) -> sync.Client:
         if self._client is None:
             left = max(0.1, min(CONNECT_SECONDS_MAX, deadline - time.monotonic()))
@@ -170,6 +190,11 @@ class BrokerReader(Protocol):
         self, pubend: str, base: int, upto: int, pattern: str, selector: str, *, bytes_max: int
     ) -> Fetched:
         """See Client.fetch."""
+
+    def reach(
+        self, pubend: str, base: int, upto: int, pattern: str, selector: str, events: int
+    ) -> EventsReached | None:
+        """Where the n-th event of `(base, upto]` lies; None if the broker is too old to say."""
 
     def close(self) -> None:
         """Disconnect."""
@@ -250,6 +275,15 @@ class RetryingClients:
         self, pubend: str, base: int, upto: int, pattern: str, selector: str, *, bytes_max: int
     ) -> Fetched:
         """See Client.fetch. Raises ConfigError if none of the brokers hosts the pubend."""
+        return self._host(pubend).fetch(pubend, base, upto, pattern, selector, bytes_max=bytes_max)
+
+    def reach(
+        self, pubend: str, base: int, upto: int, pattern: str, selector: str, events: int
+    ) -> EventsReached | None:
+        """See RetryingClient.reach. Raises ConfigError if none of the brokers hosts the pubend."""
+        return self._host(pubend).reach(pubend, base, upto, pattern, selector, events)
+
+    def _host(self, pubend: str) -> RetryingClient:
         if pubend not in self._hosts:
             self.pubends()
         if pubend not in self._hosts:
@@ -257,8 +291,7 @@ class RetryingClients:
                 f"none of {', '.join(self._brokers)} hosts the pubend {pubend!r}: name its broker, too",
                 key="broker",
             )
-        broker = self._brokers[self._hosts[pubend]]
-        return broker.fetch(pubend, base, upto, pattern, selector, bytes_max=bytes_max)
+        return self._brokers[self._hosts[pubend]]
 
 
 class ArchiveBrokers:

@@ -20,6 +20,7 @@ from tidemark.spark.connections import urls_of
 from tidemark.spark.locations import folder_at, location, staging_beside
 from tidemark.spark.stores.folder import Folder
 from tidemark.spark.stores.storage_options import load_storage_options
+from tidemark.spark.time_travel.as_of import AsOf, as_of, parse_time, parse_version
 from tidemark.ticks import CheckpointToken
 
 #: How long a broker may be away before a query fails.
@@ -30,7 +31,7 @@ _BATCH_MAX = 10**18
 
 _SOURCE = (
     "broker", "topic", "selector", "start", "end", "columns", "failOnGap", "maxEventsPerTrigger", "archive",
-    "pushFilters", "retrySeconds", "storageOptions",
+    "versionAsOf", "timestampAsOf", "pushFilters", "retrySeconds", "storageOptions",
 )  # fmt: skip
 _SINK = (
     "broker", "topic", "pubend", "key", "staging", "onError", "deadLetter", "job", "batch", "retrySeconds",
@@ -74,6 +75,8 @@ class SourceOptions:
     fail_on_gap: bool = True
     events_per_trigger_max: int | None = None
     archive: str | None = None
+    #: of a batch read: the archive as it was then, and nothing else
+    as_of: AsOf | None = None
     #: let the broker test the conditions of a query; see `spark.source.source`
     push_filters: bool = False
     retry_seconds: float = RETRY_SECONDS
@@ -121,6 +124,9 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
         fail_on_gap=options.get("failOnGap", _boolean, True),
         events_per_trigger_max=options.get("maxEventsPerTrigger", _count, None),
         archive=options.get("archive", location, None),
+        as_of=as_of(
+            options.get("versionAsOf", parse_version, None), options.get("timestampAsOf", parse_time, None)
+        ),
         push_filters=options.get("pushFilters", _boolean, False),
         retry_seconds=options.get("retrySeconds", _seconds, RETRY_SECONDS),
         storage=options.get("storageOptions", load_storage_options, {}),

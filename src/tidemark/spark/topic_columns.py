@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tidemark.errors import ConfigError, DecodeError, SchemaError, SelectorError
 from tidemark.matching.matcher import Matcher
@@ -25,7 +24,7 @@ from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.checking import without_damaged
 from tidemark.message.batches.columns import Bools
-from tidemark.message.batches.reader import EventReader
+from tidemark.message.batches.reader import BatchColumns, EventReader
 from tidemark.message.foreign.arrow.batches import as_read, to_record_batch
 from tidemark.message.foreign.arrow.types import arrow_type
 from tidemark.message.foreign.infer import merge_shapes
@@ -42,6 +41,8 @@ if TYPE_CHECKING:
 
 #: Columns that every event has beside its fields. `_time` is the tick as a timestamp.
 HEADERS = ("_pubend", "_tick", "_topic", "_publisher", "_time")
+#: Names of which an array with many of each is kept, for columns in which all rows have one name.
+_REPEATED_MAX = 8
 #: The column that tells gaps from events: a struct of base and upto in the row of a gap, NULL for events.
 GAP = "_gap"
 
@@ -91,6 +92,10 @@ class TopicColumnReader:
         self._registry = _registry(topic_columns.topics)
         self._reader = EventReader(Schema.parse(topic_columns.schema), self._registry.schemas, is_open=True)
         self._matchers: dict[TopicSchemas, tuple[EventReader, Matcher | None]] = {}
+        #: the columns of the batch that was found sound last, which is usually read next
+        self._sound: BatchColumns | None = None
+        #: a name -> an array with many of it; batch after batch has the same few names
+        self._many: dict[str, pa.Array] = {}
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
@@ -102,18 +107,41 @@ class TopicColumnReader:
         import pyarrow as pa
 
         self._learn(batch)
+        columns, self._sound = self._sound, None
+        if columns is None or columns.batch is not batch:
+            columns = self._reader.columns(batch)
         fields = [name for name in self.topic_columns.names if name not in HEADERS and name != GAP]
-        read = to_record_batch(self._reader.columns(batch), fields, headers=())
+        read = to_record_batch(columns, fields, headers=())
+        topics = [shape.topic for shape in batch.shapes]
         made: dict[str, Callable[[], pa.Array]] = {
-            "_pubend": lambda: pa.repeat(pa.scalar(pubend, pa.string()), batch.count),
+            "_pubend": lambda: self._repeated(pubend, batch.count),
             "_tick": lambda: pa.array(batch.ticks),
-            "_topic": lambda: _named([shape.topic for shape in batch.shapes], batch.prelude("shape")),
-            "_publisher": lambda: _named(batch.publishers, batch.prelude("publisher")),
+            "_topic": lambda: self._named(topics, batch, "shape"),
+            "_publisher": lambda: self._named(batch.publishers, batch, "publisher"),
             "_time": lambda: pa.array(batch.ticks.view("M8[us]"), pa.timestamp("us", tz="UTC")),
             GAP: lambda: pa.nulls(batch.count, _gap_type()),
         }
         arrays = [made[name]() if name in made else read.column(name) for name in self.topic_columns.names]
         return pa.record_batch(arrays, schema=self.arrow_schema)
+
+    def _named(self, names: Sequence[str], batch: EventBatch, field: str) -> pa.Array:
+        """names[the number in each row's prelude] as an Arrow array of strings."""
+        import pyarrow as pa
+
+        if len(names) == 1:
+            return self._repeated(names[0], batch.count)
+        numbers = pa.array(batch.prelude(field).astype(np.int32))
+        return pa.DictionaryArray.from_arrays(numbers, pa.array(names, pa.string())).dictionary_decode()
+
+    def _repeated(self, name: str, count: int) -> pa.Array:
+        import pyarrow as pa
+
+        many = self._many.get(name)
+        if many is None or len(many) < count:
+            if len(self._many) >= _REPEATED_MAX:
+                self._many.clear()
+            many = self._many[name] = pa.repeat(pa.scalar(name, pa.string()), count)
+        return many if len(many) == count else many.slice(0, count)
 
     def gap(self, pubend: str, base: int, upto: int) -> pa.RecordBatch:
         """One row which says that `(base, upto]` is gone. Its `_tick` is `upto`."""
@@ -126,6 +154,10 @@ class TopicColumnReader:
     def sound(self, batch: EventBatch) -> tuple[EventBatch | None, list[Range]]:
         """The events that can be decoded, None if none can, and the ticks of the others as ranges."""
         self._learn(batch)
+        columns = self._reader.columns(batch)
+        if columns.looks_sound():
+            self._sound = columns
+            return batch, []
         return without_damaged(batch, self._registry.schemas)
 
     def chosen(self, batch: EventBatch) -> EventBatch | None:
@@ -219,16 +251,6 @@ def arrow_columns(topic_columns: TopicColumns) -> pa.Schema:
 def root_type(schema: Schema) -> Type:
     """The type of the events of a schema, with references written out."""
     return schema.flat.root.type
-
-
-def _named(names: Sequence[str], of_row: NDArray[Any]) -> pa.Array:
-    """names[of_row[row]] as an Arrow array of strings."""
-    import pyarrow as pa
-
-    if len(names) == 1:
-        return pa.repeat(pa.scalar(names[0], pa.string()), len(of_row))
-    numbers = pa.array(of_row.astype(np.int32))
-    return pa.DictionaryArray.from_arrays(numbers, pa.array(names, pa.string())).dictionary_decode()
 
 
 def _gap_type() -> pa.DataType:

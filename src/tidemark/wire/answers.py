@@ -59,6 +59,16 @@ class PubendStatus(JsonObject):
 
 
 @dataclass(frozen=True, slots=True)
+class EventsReached(JsonObject):
+    """Up to `upto` a range has so many events that were asked for; beyond, the next question goes on."""
+
+    upto: int
+    events: int
+    #: False if the range ends here because the log has lost what comes next, or let it go
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True)
 class StreamStatus(JsonObject):
     """A pubend's stream, as it is at a broker that has it for its subscribers or passes it on."""
 
@@ -381,6 +391,8 @@ class AccessText(JsonObject):
     text: str
 
 
+#: Where the n-th event of a range lies. Arguments: pubend, base, upto, pattern, selector, events.
+REACH = Question("reach", EventsReached, "everyone")
 #: The topics that the broker knows.
 TOPICS = Question("topics", tuple[TopicStatus, ...], "everyone", is_paged=True)
 #: The pubends that the broker hosts.
@@ -397,6 +409,8 @@ REMOVE = Question("remove", SubscriptionRemoved, "administer")
 SEEK = Question("seek", SubscriptionStatus, "administer")
 #: Tell pubends how far the archive has got. Argument: token, up to which it has everything.
 ARCHIVED = Question("archived", tuple[PubendStatus, ...], "pipeline")
+#: Let go, early, what the archive has, so that it is read from there. Argument: token, up to which.
+LET_GO = Question("let_go", tuple[PubendStatus, ...], "pipeline")
 #: The brokers that the release of the broker's pubends waits for.
 HOSTS = Question("hosts", tuple[HostStatus, ...], "monitor")
 #: Strike off a broker that is gone for good. Argument: host.

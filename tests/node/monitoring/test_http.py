@@ -45,9 +45,15 @@ def test_health_and_metrics_are_served(tmp_path: Path) -> None:
             "tidemark_events_published_total 0",
             "tidemark_clients 0",
             "tidemark_sync_seconds_bucket",
-            "tidemark_lag_incomplete 0.0",
+            "tidemark_delivery_latency_seconds_bucket",
+            "tidemark_matching_seconds_bucket",
+            'tidemark_broker_info{broker="tidemark"',
+            'tidemark_log_held_bytes{pubend="main"} 0.0',
         ):
             assert name.encode() in body
+        assert b"tidemark_lag" not in body
+        status, body = await fetch(node.http_address, get("/metrics/subscriptions"))
+        assert (status, b"tidemark_lag_incomplete 0.0" in body) == (200, True)
         node.state = "stopping"
         assert (await fetch(node.http_address, get("/health")))[0] == 503
 
@@ -95,7 +101,9 @@ def test_what_is_owed_is_on_the_page_of_a_broker_with_accounts_too(tmp_path: Pat
             await tm.create_topic("t.one", "[n: int]")
         async with client_of(node, "alice") as tm, tm.subscribe("t.one", durable="alice.all"):
             pass
-        request = get("/metrics").replace(b"Host: x", b"Host: x\r\nAuthorization: Bearer let me see")
+        request = get("/metrics/subscriptions").replace(
+            b"Host: x", b"Host: x\r\nAuthorization: Bearer let me see"
+        )
         _, body = await fetch(node.http_address, request)
         assert b'tidemark_lag_events{subscription="alice.all"} 0.0' in body
         assert b"tidemark_lag_incomplete 0.0" in body

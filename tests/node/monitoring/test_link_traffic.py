@@ -71,7 +71,7 @@ def test_a_broker_says_what_it_has_sent_over_a_link(tmp_path: Path) -> None:
         (link,) = cast(list[LinkStatus], QUESTIONS[LINKS.what](node))
         assert link.sent["Pong"].frames >= 1
         assert link.sent["Pong"].bytes == 16 * link.sent["Pong"].frames
-        page = node.metrics.page([], is_all=True).body.decode()
+        page = node.metrics.page().body.decode()
         assert 'tidemark_link_frames_total{kind="Pong",peer="leaf"}' in page
         assert 'tidemark_link_bytes_total{kind="Interest",peer="leaf"}' in page
 

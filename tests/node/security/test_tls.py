@@ -247,14 +247,16 @@ def test_metrics_without_a_token_tell_nothing_of_subscriptions(tmp_path: Path) -
     async def story(stage: Stage) -> None:
         node = await secured(stage, tmp_path / "b")
 
-        def page() -> str:
-            with urlopen(f"http://{node.http_address}/metrics", timeout=PATIENCE_SECONDS) as found:
+        def page(path: str) -> str:
+            with urlopen(f"http://{node.http_address}{path}", timeout=PATIENCE_SECONDS) as found:
                 return str(found.read().decode())
 
         async with client_of(node, "alice") as reader, reader.subscribe("t.>", durable="alice.s"):
-            text = await asyncio.to_thread(page)
+            text = await asyncio.to_thread(page, "/metrics")
+            of_subscriptions = await asyncio.to_thread(page, "/metrics/subscriptions")
         assert "tidemark_events_delivered" in text
-        assert "alice.s" not in text
+        assert "tidemark_lag_incomplete 1.0" in of_subscriptions
+        assert "alice.s" not in text + of_subscriptions
 
     play(story)
 

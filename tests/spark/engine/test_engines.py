@@ -1,4 +1,7 @@
-"""The same jobs on every engine: only the master changes, or the address of a Spark Connect server."""
+"""The same jobs on every engine: only the master changes, or the address of a Spark Connect server.
+
+`tests/spark/stores/test_processes_in_s3.py` runs jobs on a standalone cluster of two workers.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from tests.spark.engine.engine_jobs import EVENTS, SCHEMA, expected, run_jobs
 from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.errors import TidemarkError
-from tidemark.lab.processes.engines import _Daemon, connect_server, local_cluster, standalone
+from tidemark.lab.processes.engines import _Daemon, connect_server, local_cluster
 from tidemark.spark.archive import archive as archive_module
 
 pytestmark = pytest.mark.spark
@@ -57,11 +60,6 @@ def test_in_one_process(spark: Any, node: LiveNode, tmp_path: Path, monkeypatch:
 
 def test_on_a_cluster_of_local_processes(node: LiveNode, tmp_path: Path) -> None:
     with local_cluster(workers=1, cores=2) as master:
-        assert found_on(master, node, tmp_path) == expected()
-
-
-def test_on_a_standalone_cluster(node: LiveNode, tmp_path: Path) -> None:
-    with standalone(tmp_path / "cluster") as master:
         assert found_on(master, node, tmp_path) == expected()
 
 

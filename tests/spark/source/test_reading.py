@@ -18,6 +18,7 @@ from tidemark.spark.source.partitions import TickRange
 from tidemark.spark.source.reading import DamageFinder, LostRange, RangeReader
 from tidemark.ticks import TICK_MIN
 from tidemark.ticks.tick import Range
+from tidemark.wire.answers import EventsReached
 from tidemark.wire.frames import Fetched
 
 
@@ -34,6 +35,9 @@ def batch(ticks: list[int]) -> EventBatch | None:
 
 class FakeBroker:
     """A log of single ticks. `steps` are what it has lost before each answer."""
+
+    #: is it of a version that counts events for readers?
+    counts = True
 
     def __init__(self, ticks: list[int], steps: list[int], per_answer: int, damaged: list[Range]) -> None:
         self.ticks, self.steps, self.per_answer, self.damaged = ticks, steps, per_answer, damaged
@@ -55,6 +59,20 @@ class FakeBroker:
         return Fetched(
             1, pubend, base, reached, self.lost, batch(taken), tuple(h for h in holes if h[0] < h[1])
         )
+
+    def reach(
+        self, pubend: str, base: int, upto: int, pattern: str, selector: str, events: int
+    ) -> EventsReached | None:
+        """As brokers count: one answer's worth, but nothing of an answer with holes."""
+        if not self.counts:
+            return None
+        found = self.fetch(pubend, base, upto, pattern, selector, bytes_max=1)
+        if found.lost > base or found.damaged:
+            return EventsReached(base, 0, False)
+        ticks = [] if found.batch is None else found.batch.ticks.tolist()
+        if len(ticks) >= events:
+            return EventsReached(ticks[events - 1], events, True)
+        return EventsReached(found.upto, len(ticks), True)
 
 
 class FakeArchive:
@@ -176,18 +194,23 @@ def test_damage_in_the_middle_is_lost_between_the_events_around_it() -> None:
     assert read(broker, NoArchive(), 0, 9) == ([1, 9], [(3, 6)])
 
 
-def test_a_batch_is_bounded_by_events_and_goes_on_where_it_ended() -> None:
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_batch_is_bounded_by_events_and_goes_on_where_it_ended(counts: bool) -> None:
     ticks = list(range(10, 200, 10))
     broker = FakeBroker(ticks, [50], 4, [])
+    broker.counts = counts
     archive = FakeArchive(ticks, 50, [])
     assert reader(broker, archive).reach(TickRange("p", 0, 200), 3) == (30, 3)
     assert reader(broker, archive).reach(TickRange("p", 30, 200), 7) == (100, 7)
     assert reader(broker, archive).reach(TickRange("p", 100, 200), 99) == (200, 9)
 
 
-def test_looking_for_the_end_of_a_batch_ends_somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("counts", [True, False])
+def test_looking_for_the_end_of_a_batch_ends_somewhere(counts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "_LOOKED_THROUGH_MAX", 2)
+    monkeypatch.setattr(reading, "_QUESTIONS_MAX", 2)
     broker = FakeBroker(list(range(1, 100)), [], 5, [])
+    broker.counts = counts
     assert reader(broker, NoArchive()).reach(TickRange("p", 0, 99), 50) == (10, 10)
 
 

@@ -47,6 +47,7 @@ from tidemark.wire.frames import (
     Topic,
     Unsubscribe,
 )
+from tidemark.wire.moving.frames import Come, Leave
 
 #: Principals whose rights are kept, topics whose write rule is kept of all of them, and rules with a matcher.
 RIGHTS_MAX = 4_096
@@ -220,6 +221,8 @@ class AccessControl:
                 return frame  # `Sessions` knows whose it is
             case Publish():
                 return self._publish(rights, frame)
+            case Leave(publisher=name) | Come(publisher=name):
+                may, what = rights.may_publish_as(name), f"publish under the name {name!r}"
             case Subscribe():
                 return self._subscribe(rights, frame)
             case Fetch():
@@ -333,6 +336,8 @@ def _may_not(rights: Rights, what: str) -> str:
 
 _WHAT: Mapping[type[ClientFrame], str] = {
     Publish: "publish",
+    Leave: "publish",
+    Come: "publish",
     Subscribe: "subscribe",
     Fetch: "fetch",
     Describe: "describe",
@@ -349,7 +354,9 @@ def _what(frame: ClientFrame) -> str:
 def _name(frame: ClientFrame) -> str:
     """Return which request of its kind a frame is, as refusals of other parts name it."""
     match frame:
-        case Publish(publisher=name) | Subscribe(name=name) | Describe(topic=name) | Topic(topic=name):
+        case Publish(publisher=name) | Leave(publisher=name) | Come(publisher=name):
+            return name
+        case Subscribe(name=name) | Describe(topic=name) | Topic(topic=name):
             return name
         case Fetch(ticket=ticket) | Ask(ticket=ticket):
             return str(ticket)

@@ -199,7 +199,7 @@ class CatchupStreams:
         if batch is not None:
             self._counters["events_expired"] += batch.count - (alive.count if alive is not None else 0)
             self.recalls.told(pubend, subscription.id, len(batch.body))
-        self._delivery.tell(subscription, pubend, subscription.told[pubend], upto, alive)
+        self._delivery.tell(subscription, pubend, subscription.told[pubend], upto, alive, is_late=True)
 
     # Ranges that are not in the PFS here, or not at the pubend any more.
 

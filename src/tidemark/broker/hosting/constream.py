@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tidemark.broker.hosting.catchup import Catchup
 from tidemark.broker.streams.stream import Stream
 from tidemark.broker.streams.window import unexpired
+from tidemark.broker.turn import Turn
 from tidemark.matching.audience import Audience, Members, Rows
 from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import TICK_MIN
@@ -166,7 +167,7 @@ class Constream:
         damaged = window.damaged.parts(self.delivered, upto)
         return damaged[0][1] if damaged and damaged[0][0] == self.delivered else None
 
-    def piece(self, upto: int, audience: Audience, wall: int) -> MatchedPiece | None:
+    def piece(self, upto: int, audience: Audience, turn: Turn) -> MatchedPiece | None:
         """Return the next piece, at most up to `upto`; None while its first event's schema is unknown."""
         assert self.delivered is not None
         damaged = self.stream.window.damaged.parts(self.delivered, upto)
@@ -184,8 +185,12 @@ class Constream:
         expired = 0
         if batch is not None:
             self.last_event = int(batch.ticks[-1])
-            alive = unexpired(batch, wall)
+            alive = unexpired(batch, turn.wall)
             expired = batch.count - (alive.count if alive is not None else 0)
             batch = alive
-        matches = list(audience.matches(batch)) if batch is not None else []
+        if batch is None:
+            return MatchedPiece(self.delivered, upto, None, [], expired)
+        turn.observer.matching()
+        matches = list(audience.matches(batch))
+        turn.observer.matched(self.stream.pubend, batch, matches)
         return MatchedPiece(self.delivered, upto, batch, matches, expired)

@@ -27,6 +27,7 @@ class Delivery:
     def __init__(self, turn: Turn, registry: Registry) -> None:
         self._sight = Sight(registry)
         self._hiding = Hiding(registry)
+        self._turn = turn
         self._out = turn.out
         self._counters = turn.counters
 
@@ -53,10 +54,13 @@ class Delivery:
         upto: int,
         batch: EventBatch | None,
         shared: SharedPiece | None = None,
+        *,
+        is_late: bool = False,
     ) -> None:
         """Tell a subscriber everything there is for it in `(base, upto]`; a `batch` of None is silence.
 
-        `shared` has the events of `batch` for all from whom the same is hidden as from this one.
+        `shared` has the events of `batch` for all from whom the same is hidden as from this one. `is_late`:
+        the subscriber's catchup stream tells it.
         """
         if batch is not None and subscription.seen:
             batch = self._sight.of(subscription, pubend, base, batch)
@@ -66,6 +70,8 @@ class Delivery:
         if batch is not None:
             subscription.credit -= len(batch.body)
             self._counters["events_delivered"] += batch.count
+            if self._turn.observer.is_tracing:
+                self._turn.observer.told(subscription.name, pubend, batch, is_late=is_late)
         else:
             self._counters["silences_told"] += 1
         subscription.told[pubend] = upto

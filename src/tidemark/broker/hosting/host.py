@@ -88,7 +88,7 @@ class Host:
         fetching: Fetching,
         starts: StartPermission,
     ) -> None:
-        self._fetching = fetching
+        self.fetching = fetching
         self._interests = interests
         self._turn = turn
         self._out = turn.out
@@ -350,7 +350,7 @@ class Host:
         for pubend in self.constreams:
             self._dirty_pubends[pubend] = None
         self.catchup_streams.learnt()
-        self._fetching.learnt()
+        self.fetching.learnt()
 
     def delivered(self, pubend: str) -> int | None:
         """Return the tick up to which the window is not needed here any more; None without subscribers."""
@@ -385,7 +385,7 @@ class Host:
             if gap is not None:
                 self._break(pubend, constream, gap)
                 continue
-            piece = constream.piece(upto, self.audience, self._turn.wall)
+            piece = constream.piece(upto, self.audience, self._turn)
             if piece is None:
                 self._counters["topics_unknown"] += 1
                 break
@@ -523,6 +523,7 @@ class Host:
                 shared = self._delivery.shared(piece, told)
             stripped = shared[subscription.hidden] if subscription.hidden and shared is not None else None
             self._feed(pubend, subscription, piece.upto, part, stripped)
+        self._turn.observer.delivered(piece.batch, piece.matches)
 
     def is_live(self, subscription: HostedSubscription, pubend: str) -> bool:
         """Return whether the constream feeds the subscriber: it is connected, started and not catching up."""
@@ -571,7 +572,7 @@ class Host:
         for pubend in self.constreams:
             self._dirty_pubends[pubend] = None
             self.catchup_streams.wake(pubend)
-        self._fetching.wake()
+        self.fetching.wake()
         if now - self._silence_at >= self._policy.silence:
             self._silence_at = now
             self._to_be_told = list(self.subscriptions)

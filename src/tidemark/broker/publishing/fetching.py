@@ -52,6 +52,8 @@ READER_BYTES_MAX = 8 << 20
 _MEMBER = 1
 
 Answered = Callable[[Fetched], None]
+#: takes why a fetch is not answered: one of REFUSALS, and a reason
+Refusing = Callable[[str, str], None]
 #: a client, its fetch and the answer -> what of the answer the client may see, or why it is given none
 Shown = Callable[[int, Fetch, Fetched], Fetched | Refused]
 
@@ -65,6 +67,8 @@ class _FetchAsked:
     #: the fetch as it was asked, with the asker's ticket
     frame: Fetch
     answered: Answered
+    #: whom to tell that the fetch cannot be answered; None if it waits until it can
+    refused: Refusing | None = None
     #: the neighbour that was asked; None while the fetch waits, or if this broker reads the log itself
     upstream: str | None = None
     #: bytes that were asked for, how often, and the monotonic times of the first time and of the last
@@ -135,7 +139,26 @@ class Fetching:
         if refusal is not None:
             self._out.add(SendClient(client, Refused("fetch", str(frame.ticket), *refusal)))
         else:
-            self._take(client, frame, partial(self._tell, client, frame))
+            refused = partial(self._refuse, client, frame)
+            self._take(client, frame, partial(self._tell, client, frame), refused)
+
+    def read_for(
+        self, client: int, frame: Fetch, answered: Answered, refused: Refusing
+    ) -> tuple[str, str] | None:
+        """Read for a question of a client, which is not sent the events; return why not, or None.
+
+        It counts as one of the client's fetches, and ends with its connection. `refused` is told if the
+        reading cannot go on.
+        """
+        with self._turn.looking:
+            own = replace(frame, ticket=-self._next)  # clients have tickets above zero
+            refusal = self._refusal(client, own)
+        if refusal is None:
+            self._take(client, own, answered, refused)
+        return refusal
+
+    def _refuse(self, client: int, frame: Fetch, code: str, reason: str) -> None:
+        self._out.add(SendClient(client, Refused("fetch", str(frame.ticket), code, reason)))
 
     def _tell(self, client: int, frame: Fetch, fetched: Fetched) -> None:
         self._out.add(SendClient(client, self._shown(client, frame, fetched)))
@@ -179,10 +202,12 @@ class Fetching:
         self._remove(ticket)
         self._pass_on_waiting()
 
-    def _take(self, owner: int | str | None, frame: Fetch, answered: Answered) -> int:
+    def _take(
+        self, owner: int | str | None, frame: Fetch, answered: Answered, refused: Refusing | None = None
+    ) -> int:
         ticket = self._next
         self._next += 1
-        self._asked[ticket] = _FetchAsked(owner, frame, answered)
+        self._asked[ticket] = _FetchAsked(owner, frame, answered, refused)
         if owner is not None:
             self._of_owner.setdefault(owner, {})[frame.ticket] = ticket
         if frame.pubend in self._pubends:
@@ -261,7 +286,8 @@ class Fetching:
                     self._puzzle(answer.ticket, asked)
                     return
                 batch = batch.slice(0, strange) if strange else None
-            batch = None if batch is None else _rows(batch, audience.chosen(_MEMBER, batch))
+            if batch is not None and frame.selector:
+                batch = _rows(batch, audience.chosen(_MEMBER, batch))
         self._remove(answer.ticket)
         damaged = tuple((base, min(end, upto)) for base, end in read.damaged if base < upto)
         asked.answered(Fetched(frame.ticket, frame.pubend, frame.base, upto, read.lost, batch, damaged))
@@ -276,11 +302,10 @@ class Fetching:
     def _puzzle(self, ticket: int, asked: _FetchAsked) -> None:
         """The next event is of a topic that the tables have lost: a client is told, others wait for it."""
         self._counters["topics_unknown"] += 1
-        if isinstance(asked.owner, int):
+        if asked.refused is not None:
             reason = "the next event is of a topic whose schema is not known here: declare the topic again"
-            refused = Refused("fetch", str(asked.frame.ticket), "schema", reason)
             self._remove(ticket)
-            self._out.add(SendClient(asked.owner, refused))
+            asked.refused("schema", reason)
         else:
             self._puzzled[ticket] = None
 

@@ -537,6 +537,8 @@ class Stream:
             wanted = selection.wanted(part)
             self._counters["events_left_out"] += part.count - int(wanted.sum())
             part = None if not wanted.any() else part if wanted.all() else part.take(wanted)
+        if first and part is not None and self._turn.observer.is_tracing:
+            self._turn.observer.passed_on(self.pubend, peer, part)
         lost = self.window.knowledge.lost
         for start, stop, rows in ((base, upto, part),) if first else _frames(base, upto, part):
             inside = tuple(within(damaged, start, stop)) if damaged else ()

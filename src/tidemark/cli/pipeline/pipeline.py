@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +17,7 @@ from tidemark.cli.pipeline.backfill import backfill
 from tidemark.cli.pipeline.options import BROKERS, MASTER, PATH
 from tidemark.cli.pipeline.report import report
 from tidemark.cli.pipeline.upkeep import erase, verify
+from tidemark.cli.pipeline.versions import versions
 from tidemark.cli.watching.screen import watch
 from tidemark.errors import ConfigError, TidemarkError
 from tidemark.message.visible import visible
@@ -37,6 +39,7 @@ pipeline.add_command(backfill)
 pipeline.add_command(erase)
 pipeline.add_command(verify)
 pipeline.add_command(report)
+pipeline.add_command(versions)
 
 
 LOG = click.option(
@@ -72,6 +75,15 @@ ATTACHED = click.option("--attached", is_flag=True, hidden=True, help="End when 
     help="Keep history of this age or size: 90d, 500GB; all by default.",
 )
 @click.option(
+    "--versions",
+    "kept_versions",
+    metavar="AGE",
+    type=duration,
+    default="1h",
+    show_default=True,
+    help="For how long the tables can be read as they were.",
+)
+@click.option(
     "--serve/--no-serve",
     "is_serving",
     default=True,
@@ -90,6 +102,7 @@ def archive(
     engine: str,
     interval: float,
     retain: str | None,
+    kept_versions: float,
     is_serving: bool,
     master: str,
     level: str | None,
@@ -121,9 +134,10 @@ def archive(
     from tidemark.cli.pipeline.archive_log import ArchiveLog, log
     from tidemark.node.logs import configure
     from tidemark.node.process.parent import end_with_input
+    from tidemark.spark.archive.compaction import ArchiveRetention
     from tidemark.spark.pipeline import run_archive
 
-    kept = None if retain is None else _retained(retain)
+    kept = replace(ArchiveRetention() if retain is None else _retained(retain), versions=kept_versions)
     if level is not None:
         configure(level, log_format)
     with Interrupts() as interrupts:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tidemark.client.connecting.credentials import LoginOptions
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
 
 
 class ConnectOptions(LoginOptions, total=False):
@@ -23,3 +28,5 @@ class ConnectOptions(LoginOptions, total=False):
     wait_for_broker: bool
     #: how long a broker may be silent before the client asks whether it is there; by default 2
     ping: float
+    #: of OpenTelemetry: what is published and received becomes spans (docs/monitoring.md); by default not
+    tracer_provider: TracerProvider | None

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tidemark.errors import EncodeError
 from tidemark.message.batches.batch import KEY_BYTES_MAX, PRIORITY_DEFAULT, PRIORITY_MAX, VALIDITY_MS_MAX
+from tidemark.message.batches.trace_context import check_traceparent
 
 
 class EventOptions(NamedTuple):
@@ -18,10 +19,16 @@ class EventOptions(NamedTuple):
     validity_ms: int = 0
     #: the number that the application gives to the event, if its publisher is named
     sequence: int | None = None
+    #: the trace context that the event carries; "" for none
+    traceparent: str = ""
 
 
 def event_options(
-    key: str | bytes, priority: int, validity: float | None, sequence: int | None
+    key: str | bytes,
+    priority: int,
+    validity: float | None,
+    sequence: int | None,
+    traceparent: str | None = None,
 ) -> EventOptions:
     """The options of the arguments of Client.publish; EncodeError if one of them is out of its range."""
     if not isinstance(key, str | bytes):
@@ -36,4 +43,5 @@ def event_options(
         raise EncodeError(
             f"a validity is more than 0 and at most {VALIDITY_MS_MAX // 1_000} s, not {validity}"
         )
-    return EventOptions(raw, priority, milliseconds, sequence)
+    carried = "" if traceparent is None else check_traceparent(traceparent)
+    return EventOptions(raw, priority, milliseconds, sequence, carried)

@@ -13,11 +13,13 @@ from typing import Any, Protocol
 
 from tidemark.errors import TidemarkError
 from tidemark.message.batches.batch import PRIORITY_DEFAULT, BatchBuilder, EventBatch, Shape
+from tidemark.message.batches.trace_context import with_traceparent
 
 #: An open batch is sealed at this size even if it cannot leave yet.
 SEAL_BYTES = 1 << 20
-#: ... or with so many shapes: a broker takes only so much that one batch names.
+#: ... or with so many shapes, or trace contexts: a broker takes only so much that one batch names.
 SEAL_SHAPES = 512
+SEAL_TRACES = 256
 
 #: The ticks of events, in their order. None: the event was acknowledged together with later ones, and its own
 #: tick is not known.
@@ -81,6 +83,7 @@ class PublisherStream:
 
     def __init__(self, publisher: str, pubend: str, first: int = 1, *, is_named: bool = False) -> None:
         self.publisher = publisher
+        #: a publisher that moves goes on at another one; only `PublisherPlace` changes it
         self.pubend = pubend
         #: the application named the publisher and numbers its events; it may repeat events of an earlier run
         self.is_named = is_named
@@ -108,17 +111,20 @@ class PublisherStream:
         key: bytes = b"",
         priority: int = PRIORITY_DEFAULT,
         validity_ms: int = 0,
+        traceparent: str = "",
     ) -> int:
         """Add an event; return the number of bytes that it takes."""
         batch = self._open
         before = batch.builder.size
+        publisher = with_traceparent(self.publisher, traceparent) if traceparent else self.publisher
         batch.builder.add(
-            shape, message, publisher=self.publisher, key=key, priority=priority, validity_ms=validity_ms
+            shape, message, publisher=publisher, key=key, priority=priority, validity_ms=validity_ms
         )
         self._receive(receipt, 1)
         size = batch.builder.size - before
         batch.bytes += size
-        if batch.bytes >= SEAL_BYTES or batch.builder.shapes >= SEAL_SHAPES:
+        builder = batch.builder
+        if batch.bytes >= SEAL_BYTES or builder.shapes >= SEAL_SHAPES or builder.publishers >= SEAL_TRACES:
             self.seal()
         return size
 
@@ -179,8 +185,16 @@ class PublisherStream:
 
     # Outcomes.
 
-    def published(self, sequence: int, tick: int) -> int:
-        """Everything up to `sequence` is on disk, the last event at `tick`; return the bytes this frees."""
+    @property
+    def acknowledged(self) -> int:
+        """The last number that was acknowledged to this stream; 0 if none was."""
+        return self._acknowledged
+
+    def published(self, sequence: int, tick: int | None) -> int:
+        """Everything up to `sequence` is on disk, the last event at `tick`; return the bytes this frees.
+
+        `tick` is None if it is not known.
+        """
         freed = 0
         self.refusals, self.refusal = 0, None
         while self._sealed and self._sealed[0].last <= sequence:
@@ -192,14 +206,14 @@ class PublisherStream:
         self._acknowledged = max(self._acknowledged, sequence)
         return freed
 
-    def _ticks(self, outgoing: OutgoingBatch, receipt: Receipt, sequence: int, tick: int) -> Ticks:
+    def _ticks(self, outgoing: OutgoingBatch, receipt: Receipt, sequence: int, tick: int | None) -> Ticks:
         """The ticks of the events of `receipt`, as far as they are known from the last one's.
 
         A pubend gives consecutive ticks to a batch, so the last tick tells all of them. The exception is the
         first batch of a named publisher, a part of which an earlier run may have published.
         """
         end = receipt.first + receipt.count
-        if outgoing.last != sequence:
+        if outgoing.last != sequence or tick is None:
             return [None] * receipt.count
         if self.is_named and not self._acknowledged:
             return [tick if number == sequence else None for number in range(receipt.first, end)]

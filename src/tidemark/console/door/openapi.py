@@ -69,6 +69,12 @@ def _publish() -> dict[str, Any]:
                 "description": "A request that is repeated with its key is logged once.",
                 "schema": {"type": "string", "minLength": 1, "maxLength": KEY_CHARACTERS_MAX},
             },
+            {
+                "name": "traceparent",
+                "in": "header",
+                "description": "W3C Trace Context; the events carry a sampled one to their readers.",
+                "schema": {"type": "string"},
+            },
         ],
         "requestBody": {
             "required": True,

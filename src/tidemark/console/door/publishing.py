@@ -21,6 +21,7 @@ from tidemark.console.door.bodies import TopicForm, values_of
 from tidemark.console.door.requests import number_of, plain_headers, read_body
 from tidemark.console.problems import ProblemError
 from tidemark.message.batches.batch import PRIORITY_DEFAULT
+from tidemark.message.batches.trace_context import sampled_traceparent
 from tidemark.message.publisher_names import made_name
 from tidemark.message.schema import Schema
 
@@ -49,6 +50,7 @@ class Publishing:
         topic = request.path_params["topic"]
         options = _options(dict(request.query_params))
         headers = plain_headers(request)
+        options["traceparent"] = sampled_traceparent(headers.get("traceparent", ""))
         body = await read_body(request)
         key = headers.get("idempotency-key")
         async with self._connections.use(caller) as client:

@@ -13,24 +13,20 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tidemark.matching.index.arrays import Ids, Index, grown, spread
+from tidemark.matching.index.arrays import Ids, Index, Words, few_looked_up, grown, spread
 
 NOBODY = 0
 MATCH_SETS_MAX = 1 << 18
 MATCH_SET_MEMBERS_MAX = 1 << 24
 
 DIGEST_BYTES = 16
-#: Rows with at most so many different sets are looked up set by set, if there are at least so many rows.
-FEW_SETS = 6
-FEW_SETS_ROWS = 32
 _NO_RULES = bytes(DIGEST_BYTES)
 _NUMBER_MAX = 1 << 31
 
 
 #: digests[:, row]: two words for each row
-Digests = NDArray[np.uint64]
+Digests = Words
 
 
 class MembersOfRows(Protocol):
@@ -59,14 +55,16 @@ class MatchSets:
         """The number of sets held, without the empty one."""
         return len(self._numbers) - 1
 
-    def renew(self) -> None:
-        """Forget all sets if too much is held. The matcher calls it between batches."""
-        if len(self) > MATCH_SETS_MAX or self._held > MATCH_SET_MEMBERS_MAX:
+    def renew(self) -> bool:
+        """Forget all sets if too much is held; returns whether. The matcher calls it between batches."""
+        is_full = len(self) > MATCH_SETS_MAX or self._held > MATCH_SET_MEMBERS_MAX
+        if is_full:
             self._forget()
+        return is_full
 
     def intern(self, digests: Digests, members_of: MembersOfRows) -> Ids:
         """digests[:, row] -> number[row]. `members_of` is called once, with a row of each new set."""
-        few = self._few(digests)
+        few = few_looked_up(digests, self._numbers)
         if few is not None:
             return few
         listed: list[bytes] = digests.T.copy().view(f"V{DIGEST_BYTES}").ravel().tolist()
@@ -75,26 +73,6 @@ class MatchSets:
             self._add(listed, members_of)
             numbers = list(map(self._numbers.get, listed))
         return np.array(numbers, np.uint32)
-
-    def _few(self, digests: Digests) -> Ids | None:
-        """The same if the rows have few different sets, all of them known, as many batches have; else None.
-
-        It takes a few array operations for each set, and nothing for a row.
-        """
-        one, two = digests
-        numbers, is_done = np.zeros(len(one), np.uint32), np.zeros(len(one), np.bool_)
-        at = 0
-        for _ in range(FEW_SETS if len(one) >= FEW_SETS_ROWS else 0):
-            number = self._numbers.get(digests[:, at].tobytes())
-            if number is None:
-                return None
-            chosen = (one == one[at]) & (two == two[at])
-            numbers[chosen] = number
-            is_done |= chosen
-            at = int(is_done.argmin())
-            if is_done[at]:
-                return numbers
-        return None
 
     def members(self, number: int) -> Ids:
         """The subscribers of a set, ascending and read-only."""

@@ -157,8 +157,11 @@ def _known(shape: Shape, schemas: Mapping[int, Schema]) -> Schema:
 def _is_sound(batch: EventBatch, schema: Schema, rows: Ints) -> bool:
     if len(rows) < ARRAY_ROWS_MIN or not schema.is_plain:
         return next(_problems(batch, schema, rows), None) is None
+    starts, ends = batch.message_starts, batch.message_ends
+    if len(rows) < batch.count:
+        starts, ends = starts[rows], ends[rows]
     try:
-        Messages(schema, batch.body, batch.message_starts[rows], batch.message_ends[rows]).check()
+        Messages(schema, batch.body, starts, ends).check()
     except DecodeError:
         return False
     return True

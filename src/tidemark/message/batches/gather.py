@@ -22,6 +22,7 @@ from tidemark.message.batches.spans import joined
 from tidemark.message.codec.access import Accessor
 from tidemark.message.codec.decode import CHECKED_KINDS
 from tidemark.message.codec.flat import Leaf, LeafNode, Node, VariantNode, code_finder, held
+from tidemark.message.codec.layout import CaseLayout
 from tidemark.message.codec.scalars import TIMESTAMP_MAX, TIMESTAMP_MIN
 from tidemark.message.schema import Schema
 from tidemark.message.types import STRING, Atomic, Dynamic, Kind, Path, path_text
@@ -43,6 +44,8 @@ class Messages:
         self.body = body
         self.starts = starts
         self.ends = ends
+        #: columns of single values that were read, by the index of their leaf; nobody changes them
+        self._atomics: dict[int, Column] = {}
         self._check_headers()
 
     def __len__(self) -> int:
@@ -103,6 +106,12 @@ class Messages:
 
     def atomic(self, leaf: Leaf, item: Atomic) -> Column:
         """The column of a leaf that is one atomic value; DecodeError if a value is damaged."""
+        found = self._atomics.get(leaf.index)
+        if found is None:
+            found = self._atomics[leaf.index] = self._read_atomic(leaf, item)
+        return found
+
+    def _read_atomic(self, leaf: Leaf, item: Atomic) -> Column:
         at, valid = self._slots(leaf)
         if len(self) and valid is not None:
             # A row without the field reads from the start of the body instead; its value is never used.
@@ -143,6 +152,10 @@ class Messages:
 
     def _check_tiling(self) -> None:
         """DecodeError unless the variable fields of each message follow one another up to its end."""
+        codes, inverse = self._codes
+        if inverse is None:
+            self._check_tiling_of_one(self.schema.flat.layout(codes[0]))
+            return
         layout, numbers = self.schema.flat.layout, sliding(self.body, "<u4")
         end = self.per_code(lambda code: layout(code).size)
         marks = [
@@ -159,6 +172,19 @@ class Messages:
             if (has & (start != end)).any():
                 raise DecodeError("damaged: its variable fields do not meet")
             end = np.where(has, numbers[np.where(has, self.starts + last, 0)].astype(np.int64), end)
+        if (end != self.ends - self.starts).any():
+            raise DecodeError("damaged: its variable fields do not tile the message")
+
+    def _check_tiling_of_one(self, layout: CaseLayout) -> None:
+        """The same where all messages are of one case."""
+        numbers = sliding(self.body, "<u4")
+        end: NDArray[Any] = np.array(layout.size)
+        for first, last in (layout.marks[:2], layout.marks[2:]):
+            if first < 0:
+                continue
+            if (numbers[self.starts + first] != end).any():
+                raise DecodeError("damaged: its variable fields do not meet")
+            end = numbers[self.starts + last]
         if (end != self.ends - self.starts).any():
             raise DecodeError("damaged: its variable fields do not tile the message")
 

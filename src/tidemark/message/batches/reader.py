@@ -19,6 +19,7 @@ from tidemark.errors import DecodeError
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools, Bytes, Column, Decimals, Ints, Spans
 from tidemark.message.batches.gather import Messages
+from tidemark.message.batches.trace_context import publisher_of
 from tidemark.message.evolve import Resolution
 from tidemark.message.schema import Schema
 from tidemark.message.types import INT, LONG, STRING, TIMESTAMP, Atomic, Kind, Path, Type
@@ -125,6 +126,20 @@ class BatchColumns:
         messages, rows = self._groups[0]
         is_own = rows is None and messages.schema.fingerprint == self.reader.schema.fingerprint
         return messages if is_own else None
+
+    def looks_sound(self) -> bool:
+        """True if array operations find that every message can be decoded.
+
+        If it is False, `checking` tells which cannot, or that all can: it looks at messages one by one.
+        """
+        try:
+            if not all(messages.schema.is_plain for messages, _ in self._groups):
+                return False
+            for messages, _ in self._groups:
+                messages.check()
+        except DecodeError:
+            return False
+        return True
 
     @cached_property
     def _groups(self) -> list[tuple[Messages, Ints | None]]:
@@ -290,7 +305,9 @@ _HEADERS: dict[str, Callable[[EventBatch], Column]] = {
     "_topic": lambda batch: _named([shape.topic for shape in batch.shapes], batch.prelude("shape")),
     "_tick": lambda batch: Column(LONG, batch.ticks),
     "_priority": _priority,
-    "_publisher": lambda batch: _named(batch.publishers, batch.prelude("publisher")),
+    "_publisher": lambda batch: _named(
+        [publisher_of(name) for name in batch.publishers], batch.prelude("publisher")
+    ),
     "_key": _key,
     "_time": lambda batch: Column(TIMESTAMP, batch.ticks),
 }

@@ -311,6 +311,12 @@ class ArchiveSection:
         None,
         'How much history the archive keeps, like "90d" or "500GB"; it removes older history in whole files.',
     )
+    versions: Duration = _time(
+        "1h",
+        "For how long its tables can be read as they were. Erased events are gone from all versions after an "
+        "hour.",
+        least="1h",
+    )
     interval: Duration = _time(
         "5s", "How often the archive looks for events when few have come.", least="10ms"
     )
@@ -365,6 +371,20 @@ class SecuritySection:
 
 
 @dataclass(frozen=True, slots=True)
+class TracingSection:
+    """Traces of single events, for those that a publisher has sampled."""
+
+    endpoint: str = setting(
+        "",
+        'Where spans go: the address of an OTLP/HTTP receiver such as "http://127.0.0.1:4318"; "" means '
+        "nowhere. Needs the extra otel.",
+    )
+    spans_per_second: int = setting(
+        1_000, "Spans that the broker makes a second, at most; what is over is counted and not made.", least=1
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class LogSection:
     """The log that the broker writes to standard error."""
 
@@ -393,6 +413,7 @@ class Config:
     cache: CacheSection = field(default_factory=CacheSection)
     archive: ArchiveSection = field(default_factory=ArchiveSection)
     security: SecuritySection = field(default_factory=SecuritySection)
+    tracing: TracingSection = field(default_factory=TracingSection)
     log: LogSection = field(default_factory=LogSection)
     #: the overlay that this broker is part of; without a topology file, this broker alone
     topology: Topology = field(default_factory=lambda: alone(BrokerSection()))
@@ -433,6 +454,7 @@ SECTIONS: Mapping[str, type[Any]] = MappingProxyType(
         "cache": CacheSection,
         "archive": ArchiveSection,
         "security": SecuritySection,
+        "tracing": TracingSection,
         "log": LogSection,
     }
 )

@@ -1,6 +1,7 @@
 """LagQuestion: what durable subscriptions are owed, asked of the broker's core from inside the process.
 
-The page /metrics needs it. It is the question that administrators ask, so that there is one way to count.
+The page /metrics/subscriptions needs it. It is the question that administrators ask, so that there is one
+way to count.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tidemark.wire.frames import Answer, Ask, Frame
 from tidemark.wire.json_objects import dumps
 from tidemark.wire.questions import PAGE_ITEMS_MAX, read_page
 
-#: Durable subscriptions that have series of their own in /metrics: the oldest ones.
+#: Durable subscriptions that have series of their own: the oldest ones.
 LAG_SERIES_MAX = 1_000
 #: A disk that does not answer must not keep the other metrics back.
 ANSWER_SECONDS_MAX = 2.0

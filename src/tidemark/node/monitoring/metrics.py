@@ -1,12 +1,14 @@
 """Metrics: the values that Prometheus asks for, read from the node when it asks.
 
 Each value is counted where it arises (`Broker.counters`, the server, the leases) and only read here; the
-durations of syncs alone are collected here.
+durations of syncs alone are collected here. What belongs to single subscriptions is on a page of its own,
+which is bounded and costs the broker's core a question: /metrics/subscriptions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
 from shutil import disk_usage
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,9 @@ from prometheus_client.registry import Collector
 from tidemark.broker.counters import COUNTED
 from tidemark.node.disk.disk_thread import SYNCS
 from tidemark.node.monitoring.http import Response
+from tidemark.node.monitoring.lag_question import LAG_SERIES_MAX
 from tidemark.node.monitoring.link_traffic import LinkTraffic
+from tidemark.node.monitoring.watcher import BrokerWatcher
 from tidemark.wire.answers import SubscriptionStatus
 
 if TYPE_CHECKING:
@@ -31,8 +35,10 @@ SYNC_BUCKETS_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.0
 class Metrics:
     """The metrics of one node."""
 
-    def __init__(self) -> None:
+    def __init__(self, watcher: BrokerWatcher) -> None:
+        """`watcher` is told by the broker's core what it does."""
         self.registry = CollectorRegistry()
+        self.watcher = watcher
         self._syncs = Histogram(
             "tidemark_sync_seconds",
             "How long a sync took, by what was synced.",
@@ -52,11 +58,16 @@ class Metrics:
         """A sync of `which` (log, pfs or tables) took so long."""
         self._syncs.labels(which).observe(seconds)
 
-    def page(self, subscriptions: Sequence[SubscriptionStatus], *, is_all: bool) -> Response:
-        """Returns the page /metrics, with the lag of these subscriptions; `is_all`: there are no others."""
-        lag = CollectorRegistry(auto_describe=False)
-        lag.register(_LagCollector(subscriptions, is_all))
-        return Response(generate_latest(self.registry) + generate_latest(lag), CONTENT_TYPE_LATEST)
+    def page(self) -> Response:
+        """Returns the page /metrics."""
+        return Response(generate_latest(self.registry), CONTENT_TYPE_LATEST)
+
+
+def subscriptions_page(subscriptions: Sequence[SubscriptionStatus], *, is_all: bool) -> Response:
+    """Returns the page /metrics/subscriptions, with these subscriptions; `is_all`: there are no others."""
+    lag = CollectorRegistry(auto_describe=False)
+    lag.register(_LagCollector(subscriptions, is_all))
+    return Response(generate_latest(lag), CONTENT_TYPE_LATEST)
 
 
 class _LagCollector(Collector):
@@ -84,7 +95,7 @@ class _LagCollector(Collector):
         yield from (events, size, age)
         yield GaugeMetricFamily(
             "tidemark_lag_incomplete",
-            "1 if some subscriptions have no series here.",
+            f"1 if some subscriptions have no series here: there are {LAG_SERIES_MAX} at most.",
             0 if self._is_all else 1,
         )
 
@@ -99,7 +110,14 @@ class _NodeCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yields every metric as of now."""
-        for name, value in self._node.runtime.broker.counters.items():
+        node = self._node
+        info = GaugeMetricFamily(
+            "tidemark_broker_info", "1, with the broker's name and version.", labels=["broker", "version"]
+        )
+        info.add_metric([node.config.broker.name, version("tidemark")], 1)
+        yield info
+        yield from node.metrics.watcher.families()
+        for name, value in node.runtime.broker.counters.items():
             yield CounterMetricFamily(f"tidemark_{name}", COUNTED.get(name, name), value)
         server = self._node.server
         yield CounterMetricFamily("tidemark_turned_away", "Connections over a limit.", server.turned_away)
@@ -131,6 +149,7 @@ class _NodeCollector(Collector):
         for what, size in held_bytes(self._node).items():
             held.add_metric([what], size)
         yield held
+        yield from _pubends(self._node)
         yield from _archive(self._node)
 
 
@@ -144,6 +163,16 @@ def _links(traffic: LinkTraffic) -> Iterator[Metric]:
             frames.add_metric([peer, kind], count.frames)
             size.add_metric([peer, kind], count.bytes)
     yield from (frames, size)
+
+
+def _pubends(node: Node) -> Iterator[Metric]:
+    """Yields what the log of each pubend here holds."""
+    size = GaugeMetricFamily(
+        "tidemark_log_held_bytes", "Bytes of the events in the log of a pubend.", labels=["pubend"]
+    )
+    for each in node.runtime.broker.describe_pubends():
+        size.add_metric([each.pubend], each.bytes)
+    yield size
 
 
 def _archive(node: Node) -> Iterator[Metric]:

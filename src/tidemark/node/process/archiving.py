@@ -92,6 +92,7 @@ def _archive_process(hosts: Sequence[HostPort], path: str, config: Config) -> Su
         *("--engine", section.engine, "--master", section.master),
         *(("--storage-options", section.storage_options) if section.storage_options else ()),
         *retain,
+        *("--versions", show_duration(section.versions)),
         *(argument for url in urls for argument in ("--broker", url)),
     ]
     return SupervisedProcess("archive", command)

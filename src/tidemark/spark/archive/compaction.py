@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -39,13 +39,14 @@ from tidemark.spark.archive.table import (
 from tidemark.spark.archive.writer import FileWriter
 from tidemark.spark.engine.tasks import SessionLender, run_tasks
 from tidemark.spark.stores.folder import Folder, StoredFile
+from tidemark.spark.time_travel.unused_files import UnusedFiles
 
 #: SMALL_FILES_MIN neighbours that are smaller than one of the tiers are merged into one file of at most
 #: `merged_bytes_max`; fewer neighbours, if they have half of that together.
 SMALL_FILES_MIN = 16
 #: A run of files with more bytes than this is merged piece by piece, not in memory.
 IN_MEMORY_BYTES_MAX = 32 << 20
-#: Files that a commit has replaced stay this long, for readers that have begun with them.
+#: Files that a commit has replaced stay at least this long, for readers that have begun with them.
 GRACE_SECONDS = 3_600.0
 #: How often an archive without new events is looked after, and how often unused files are removed.
 LOOK_SECONDS = 60.0
@@ -62,6 +63,9 @@ class ArchiveRetention:
 
     seconds: float | None = None
     bytes: int | None = None
+    #: seconds for which versions of tables can be read that are not the newest any more, but GRACE_SECONDS at
+    #: the least
+    versions: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,8 @@ class MaintainedArchive(Protocol):
 
     path: Folder
     state: ArchiveState
+    #: pubend -> the tick up to which events were erased
+    erased: Mapping[str, int]
     #: held by whoever commits to a table or replaces the state
     commits: AbstractContextManager[Any]
 
@@ -110,8 +116,7 @@ class Maintenance:
         self._looked = self._swept = self._checked_at = float("-inf")
         #: names of files that were read after they were written, and found to be well
         self._checked: set[str] = set()
-        #: root and name of a file that no commit has -> when that was first seen, by `clock`
-        self._unused: dict[tuple[str, str], float] = {}
+        self._unused = UnusedFiles(archive.path, clock)
 
     def run(self, *, is_changed: bool) -> None:
         """Remove old history, merge files once in each table, and remove unused files, as far as it is time.
@@ -135,16 +140,10 @@ class Maintenance:
                     self._remove_unused(table)
 
     def _remove_unused(self, table: ArchiveTable) -> None:
-        """Remove files that no commit has had for GRACE_SECONDS, as far as this process knows."""
-        now = self._clock()
-        unused = {(table.root, name) for name in unused_files(table.folder, table.files())}
-        self._unused = {
-            each: since for each, since in self._unused.items() if each[0] != table.root or each in unused
-        }
-        for each in unused:
-            if now - self._unused.setdefault(each, now) >= GRACE_SECONDS:
-                table.folder.remove(each[1])
-                del self._unused[each]
+        """Remove files that no commit has had for as long as readers and versions need them."""
+        unused = unused_files(table.folder, table.files())
+        for name in self._unused.due(table.root, unused, GRACE_SECONDS, self._retain.versions):
+            table.folder.remove(name)
 
     def _remove_history(self) -> None:
         with self._archive.commits:

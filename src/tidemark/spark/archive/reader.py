@@ -90,8 +90,14 @@ def read(path: Place, pubend: str, base: int, upto: int, topic_pattern: str = ">
 
     `gaps` returns what of the range the archive lacks.
     """
+    return read_from(snapshot(path), pubend, base, upto, topic_pattern)
+
+
+def read_from(
+    archived: Snapshot, pubend: str, base: int, upto: int, topic_pattern: str = ">"
+) -> Iterator[EventBatch]:
+    """The same, from the archive as it was when this snapshot was taken."""
     pattern = TopicPattern.parse(topic_pattern)
-    archived = snapshot(path)
     base = max(base, TICK_MIN if archived.state.released is None else archived.state.released)
     upto = min(upto, archived.state.covered.get(pubend, TICK_MIN))
     if base >= upto:

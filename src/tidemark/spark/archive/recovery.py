@@ -50,24 +50,51 @@ def about_release(released: int) -> dict[str, str]:
     return {_RELEASED: str(released)}
 
 
+@dataclass(frozen=True, slots=True)
+class RoundCommits:
+    """What the log of one table says of rounds: its newest round, and up to where history was removed since.
+
+    `newest` is None if the log has no round.
+    """
+
+    newest: _RoundCommit | None
+    released: tuple[int, ...]
+
+    @staticmethod
+    def state(found: Mapping[str, RoundCommits], *, alone: bool = False) -> ArchiveState:
+        """The state at the end of the newest round that has ended, from what the logs of tables say, by root.
+
+        A round has ended when all its tables have committed it; with `alone`, when these have.
+        """
+        newest_of = {root: each.newest for root, each in found.items() if each.newest is not None}
+        if not newest_of:
+            return ArchiveState()
+        newest = max(newest_of.values(), key=lambda each: each.batch)
+        has_ended = all(
+            root in newest_of and newest_of[root].batch == newest.batch
+            for root in newest.roots
+            if root in found or not alone
+        )
+        state = newest.after if has_ended else newest.before
+        released = [tick for each in found.values() for tick in each.released]
+        horizon = max([*released, *([] if state.released is None else [state.released])], default=None)
+        return replace(state, released=horizon)
+
+
+def round_commits(log: Folder, upto: int | None = None) -> RoundCommits:
+    """What a table's log says of rounds, up to a version of the table."""
+    released: list[int] = []
+    for commit in _commits(log, upto):
+        if _RELEASED in commit:
+            released.append(int(commit[_RELEASED]))
+        if _AFTER in commit:
+            return RoundCommits(_read(commit), tuple(released))
+    return RoundCommits(None, tuple(released))
+
+
 def recovered(path: Place) -> ArchiveState:
     """The state at the end of the newest round that has ended; an empty state if there is none."""
-    newest_of: dict[str, _RoundCommit] = {}
-    released: list[int] = []
-    for root in roots_in(path):
-        for commit in _commits(log_of(path, root)):
-            if _RELEASED in commit:
-                released.append(int(commit[_RELEASED]))
-            if _AFTER in commit:
-                newest_of[root] = _read(commit)
-                break
-    if not newest_of:
-        return ArchiveState()
-    newest = max(newest_of.values(), key=lambda each: each.batch)
-    has_ended = all(root in newest_of and newest_of[root].batch == newest.batch for root in newest.roots)
-    state = newest.after if has_ended else newest.before
-    horizon = max([*released, *([] if state.released is None else [state.released])], default=None)
-    return replace(state, released=horizon)
+    return RoundCommits.state({root: round_commits(log_of(path, root)) for root in roots_in(path)})
 
 
 def is_stale(state: ArchiveState, files: Sequence[DataFile]) -> bool:
@@ -75,14 +102,19 @@ def is_stale(state: ArchiveState, files: Sequence[DataFile]) -> bool:
     return any(each.batches[1] > state.batch + 1 for each in files)
 
 
-def _commits(log: Folder) -> Iterator[Mapping[str, Any]]:
-    """What the commits in a table's log say about themselves, newest first; torn entries are skipped."""
-    for name in reversed(entries_of(log)):
+def _commits(log: Folder, upto: int | None) -> Iterator[Mapping[str, Any]]:
+    """What the commits up to a version say about themselves, newest first; torn entries are skipped."""
+    names = entries_of(log)
+    for name in reversed(names if upto is None else [each for each in names if _version(each) <= upto]):
         try:
             lines = [json.loads(line) for line in (log.read(name) or b"").splitlines()]
             yield next(line["commitInfo"] for line in lines if "commitInfo" in line)
         except (ValueError, StopIteration, TypeError):
             continue
+
+
+def _version(name: str) -> int:
+    return int(name.removesuffix(".json"))
 
 
 def _read(commit: Mapping[str, Any]) -> _RoundCommit:

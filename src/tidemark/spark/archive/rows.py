@@ -21,6 +21,7 @@ from tidemark.message.batches.building import from_rows
 from tidemark.message.batches.columns import Bools, Bytes, Ints, Spans
 from tidemark.message.batches.reader import EventReader
 from tidemark.message.batches.spans import joined
+from tidemark.message.batches.trace_context import publisher_of
 from tidemark.message.foreign.arrow.batches import from_record_batch, to_record_batch
 from tidemark.message.schema import Schema
 from tidemark.spark.archive.layout import HEADERS, ArchiveLayout, columns_of, fields_of, laid_out
@@ -87,7 +88,8 @@ def _headers(pubend: str, batch: EventBatch, shape: Shape) -> dict[str, pa.Array
         "_tick": pa.array(batch.ticks),
         "_topic": _constant(shape.topic, batch.count, pa.string()),
         "_publisher": pa.DictionaryArray.from_arrays(
-            pa.array(batch.prelude("publisher").astype(np.int32)), pa.array(batch.publishers, pa.string())
+            pa.array(batch.prelude("publisher").astype(np.int32)),
+            pa.array(map(publisher_of, batch.publishers), pa.string()),
         ).dictionary_decode(),
         "_priority": pa.array(batch.prelude("priority").astype(np.int32)),
         "_validity": pa.array(validity, mask=validity == 0),

@@ -19,6 +19,7 @@ cannot commit any more. A commit whose answer was lost is found in the log by th
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import time
@@ -45,13 +46,11 @@ from tidemark.ticks import TICK_MAX, TICK_MIN
 #: Commits between two checkpoints of the log.
 CHECKPOINT_COMMITS = 50
 
-#: Nobody reads files that were replaced an hour ago, so the log need not name them any longer. Otherwise a
-#: table that gets a file a second would have a log of a million entries, with all removed files in every
-#: checkpoint.
-_PROPERTIES = {
-    "delta.logRetentionDuration": "interval 2 hours",
-    "delta.deletedFileRetentionDuration": "interval 1 hours",
-}
+#: Unless versions are kept longer, nobody reads files that were replaced an hour ago, so the log need not
+#: name them any longer. Otherwise a table that gets a file a second would have a log of a million entries,
+#: with all removed files in every checkpoint.
+_LOG_RETENTION, _FILE_RETENTION = "delta.logRetentionDuration", "delta.deletedFileRetentionDuration"
+_PROPERTIES = {_LOG_RETENTION: "interval 2 hours", _FILE_RETENTION: "interval 1 hours"}
 _LOG = "_delta_log"
 _OWN_NAME = re.compile(r"\d{10,}-\d{10,}-\d{5,}-\d{5,}-[0-9a-z]+\.parquet")
 #: `ArchiveTable.checkpoint` makes checkpoints, and syncs them.
@@ -139,16 +138,17 @@ def file_name(first: int, last: int, part: int, number: int) -> str:
 class ArchiveTable:
     """The table of one root, as it was when it was opened or after its own last commit."""
 
-    def __init__(self, path: Place, root: str, writer: int = 0) -> None:
+    def __init__(self, path: Place, root: str, writer: int = 0, *, version: int | None = None) -> None:
         """`writer` is the number of this process, where it writes the table by a lease.
 
-        Raises TableNotFoundError if there is no table.
+        With a version, the table is as it was then, and only read. Raises TableNotFoundError if there is no
+        table.
         """
         self.root = root
         self.folder = folder_of(path, root)
         self._writer = writer
         with self.folder.errors():
-            self._delta = _opened(self.folder)
+            self._delta = _opened(self.folder, version)
 
     @classmethod
     def to_write(cls, path: Place, root: str, layout: ArchiveLayout, writer: int = 0) -> ArchiveTable:
@@ -197,6 +197,20 @@ class ArchiveTable:
             fields = list(DeltaSchema.from_arrow(new).fields)
             with self._committing():
                 self._delta.alter.add_columns(fields, post_commithook_properties=_NO_HOOKS)
+
+    def keep_versions(self, seconds: float) -> None:
+        """Keep the log of so many seconds, or of two hours at the least, so that versions can be read."""
+        hours = math.ceil(seconds / 3_600)
+        wanted = dict(_PROPERTIES)
+        if hours > 1:
+            for name, more in ((_LOG_RETENTION, 1), (_FILE_RETENTION, 0)):
+                wanted[name] = f"interval {hours + more} hours"
+        found = self._delta.metadata().configuration
+        if any(found.get(name) != value for name, value in wanted.items()):
+            with self._committing():
+                self._delta.alter.set_table_properties(
+                    wanted, raise_if_not_exists=False, post_commithook_properties=_NO_HOOKS
+                )
 
     def reached(self, pubend: str) -> int | None:
         """The tick up to which the table has a pubend; None if it has nothing. May be ahead of the state."""
@@ -331,8 +345,8 @@ def unused_files(folder: Folder, files: Sequence[DataFile]) -> list[str]:
     return [each.name for each in folder.files() if is_own_name(each.name) and each.name not in known]
 
 
-def _opened(folder: Folder) -> DeltaTable:
-    return DeltaTable(folder.delta_uri, storage_options=dict(folder.delta_options) or None)
+def _opened(folder: Folder, version: int | None = None) -> DeltaTable:
+    return DeltaTable(folder.delta_uri, version=version, storage_options=dict(folder.delta_options) or None)
 
 
 def _created(folder: Folder, root: str, layout: ArchiveLayout) -> None:

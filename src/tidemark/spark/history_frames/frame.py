@@ -34,6 +34,8 @@ from tidemark.spark.history_frames.scan import HistoryQuery, TableScan
 from tidemark.spark.locations import Place, check_archive, folder_at
 from tidemark.spark.options import RETRY_SECONDS, SourceOptions
 from tidemark.spark.source.scan import Planner, SourceScan, archive_beside
+from tidemark.spark.time_travel.as_of import AsOf, as_of
+from tidemark.spark.time_travel.versions import snapshot_as_of
 from tidemark.spark.topic_columns import TopicColumnReader, arrow_columns, make_topic_columns
 from tidemark.spark.types import spark_fields
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken, within
@@ -62,6 +64,8 @@ def history(
     columns: Sequence[str] | None = None,
     fail_on_gap: bool = True,
     storage_options: Mapping[str, object] | None = None,
+    version: int | None = None,
+    at: Time | None = None,
 ) -> DataFrame:
     """The events of a topic, or of all topics of a pattern, that match; from `since` on and before `until`.
 
@@ -71,7 +75,11 @@ def history(
     the history asked for is gone; with `fail_on_gap=False` that is only noted in the log. Without `since`,
     history begins with the oldest event that still exists, and what lay before it is no gap.
     `storage_options` are for an archive in an object store, beside what the environment says.
+
+    With `version` or `at` the archive is read as it was, at a version of the topic's table or at a time, and
+    nothing else: a broker is only asked for topics then. Raises StorageError if that is not kept any more.
     """
+    then = as_of(version, None if at is None else to_tick(at))
     if broker is None and archive is None:
         raise ConfigError("history needs a broker, an archive, or both: history(spark, topic, archive=...)")
     if broker is not None and archive is None:
@@ -83,7 +91,11 @@ def history(
     upto = TICK_MAX if until is None else to_tick(until) - 1
     # Brokers are asked first: what they have released by then, an archive that is looked at later has.
     described, pubends = _topics_and_pubends(broker)
-    archived = None if archive is None else snapshot(archive)
+    if then is not None:
+        if archive is None:
+            raise ConfigError("history as it was needs an archive: history(spark, topic, archive=...)")
+        broker, pubends = None, []
+    archived = None if archive is None else _taken(archive, then, topic)
     topics = (ArchiveTopics([]) if archived is None else archived.topics).merged(described)
     topic_columns = make_topic_columns(topics.described, topic, selector, columns, gaps=False)
     query = HistoryQuery(topic_columns, base, upto)
@@ -94,6 +106,11 @@ def history(
     if not frames:
         return spark.createDataFrame([], _spark_struct(arrow_columns(topic_columns)))
     return reduce(lambda a, b: a.unionByName(b), frames)
+
+
+def _taken(archive: Place, then: AsOf | None, topic: str) -> Snapshot:
+    """The archive as it is, or as it was then."""
+    return snapshot(archive) if then is None else snapshot_as_of(archive, then, TopicPattern.parse(topic))
 
 
 def to_tick(time: Time) -> int:

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidemark.errors import ConfigError
-from tidemark.spark.archive.reader import read, snapshot
+from tidemark.spark.archive.reader import snapshot
 from tidemark.spark.history_frames.frame import to_tick
 from tidemark.spark.locations import check_archive
 from tidemark.spark.options import ReadPoint, SourceOptions
-from tidemark.spark.source.archived import archive_at
+from tidemark.spark.source.archived import DeltaArchive, PastArchive
 from tidemark.spark.source.partitions import TickRange
 from tidemark.spark.source.scan import Planner, SourceScan, located, topic_columns_of
+from tidemark.spark.time_travel.as_of import AsOf, as_of
 from tidemark.spark.topic_columns import (
     TopicColumnReader,
     TopicColumns,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 NAME = "tidemark_history"
 #: The arguments after the topic, which are given by name.
-ARGUMENTS = ("selector", "since", "until", "broker", "archive", "columns")
+ARGUMENTS = ("selector", "since", "until", "broker", "archive", "columns", "version", "at")
 
 
 def register(spark: SparkSession) -> None:
@@ -81,6 +82,8 @@ class HistoryCall:
     broker: str | None
     archive: str | None
     columns: tuple[str, ...] | None
+    #: the archive is read as it was then, and nothing else
+    as_of: AsOf | None = None
 
     @classmethod
     def of(cls, topic: str, **given: Any) -> HistoryCall:
@@ -89,6 +92,7 @@ class HistoryCall:
         if unknown:
             raise ConfigError(f"{NAME} takes {', '.join(ARGUMENTS)}", key=unknown[0])
         since, until, columns = given.get("since"), given.get("until"), given.get("columns")
+        at = given.get("at")
         found = cls(
             topic,
             given.get("selector") or "",
@@ -97,6 +101,7 @@ class HistoryCall:
             given.get("broker"),
             given.get("archive"),
             None if columns is None else tuple(name.strip() for name in columns.split(",")),
+            as_of(given.get("version"), None if at is None else to_tick(at)),
         )
         if found.broker is None and found.archive is None:
             raise ConfigError(f"{NAME} needs a broker, an archive, or both: archive => '/path'")
@@ -114,7 +119,11 @@ class HistoryCall:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, from the archive and the broker."""
         if self.broker is None:
-            yield from self._archived()
+            assert self.archive is not None
+            archive = DeltaArchive(self.archive)
+            if self.as_of is not None:
+                archive = PastArchive(self.archive, self.as_of, self.topic)
+            yield from self._archived(archive)
             return
         scan = SourceScan(located(self._options(self.broker)), self.topic_columns())
         planner = Planner(scan)
@@ -125,10 +134,9 @@ class HistoryCall:
         for part in parts:
             yield from scan.read(part)
 
-    def _archived(self) -> Iterator[pa.RecordBatch]:
+    def _archived(self, archive: DeltaArchive) -> Iterator[pa.RecordBatch]:
         """The rows of what the archive covers, without a broker."""
-        assert self.archive is not None
-        columns, archived = self.topic_columns(), snapshot(self.archive)
+        columns, archived = self.topic_columns(), archive.snapshot()
         reader = TopicColumnReader(columns, lambda: archived.topics.described)
         base = max(self.base, TICK_MIN if archived.state.released is None else archived.state.released)
         ranges = [
@@ -136,11 +144,11 @@ class HistoryCall:
             for pubend, upto in archived.state.covered.items()
             if base < min(self.upto, upto)
         ]
-        for item in archive_at(self.archive).rows(ranges, columns):
+        for item in archive.rows(ranges, columns):
             if not isinstance(item, TickRange):
                 yield item
                 continue
-            for batch in read(self.archive, item.pubend, item.base, item.upto, columns.pattern):
+            for batch in archive.read(item.pubend, item.base, item.upto, columns.pattern):
                 chosen = reader.chosen(batch)
                 if chosen is not None:
                     yield reader.records(item.pubend, chosen)
@@ -154,4 +162,5 @@ class HistoryCall:
             end=ReadPoint("latest") if self.upto == TICK_MAX else ReadPoint(tick=self.upto),
             columns=self.columns,
             archive=self.archive,
+            as_of=self.as_of,
         )

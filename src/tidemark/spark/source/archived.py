@@ -10,16 +10,20 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidemark.errors import TranslationError
+from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.locations import Place
 from tidemark.spark.source.partitions import TickRange
+from tidemark.spark.time_travel.as_of import AsOf
 from tidemark.spark.topic_columns import TopicColumns
-from tidemark.ticks import TICK_MIN
+from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from tidemark.spark.archive.reader import Snapshot
 
 #: About how much of files a task reads from the archive.
 ARCHIVE_PART_BYTES = 32 << 20
@@ -110,9 +114,9 @@ class DeltaArchive:
 
         Where no file has anything that is wanted, there is no range.
         """
-        from tidemark.spark.archive_scan.slices import current_snapshot, slices
+        from tidemark.spark.archive_scan.slices import slices
 
-        archived = current_snapshot(self._path)
+        archived = self.snapshot()
         return [
             SizedRange(TickRange(each.pubend, each.base, each.upto), each.bytes)
             for whole in ranges
@@ -127,9 +131,9 @@ class DeltaArchive:
     ) -> Iterator[pa.RecordBatch | TickRange]:
         """The rows of ranges, and in their places the ranges that have to be read as events."""
         from tidemark.spark.archive_scan.columnar import ColumnarReader
-        from tidemark.spark.archive_scan.slices import current_snapshot, slices
+        from tidemark.spark.archive_scan.slices import slices
 
-        archived = current_snapshot(self._path)
+        archived = self.snapshot()
         try:
             reader = ColumnarReader(columns, archived)
         except TranslationError:
@@ -143,6 +147,52 @@ class DeltaArchive:
                     yield from reader.read(each)
                 else:
                     yield TickRange(each.pubend, each.base, each.upto)
+
+    def snapshot(self) -> Snapshot:
+        """The archive as it is read now."""
+        from tidemark.spark.archive_scan.slices import current_snapshot
+
+        return current_snapshot(self._path)
+
+
+class PastArchive(DeltaArchive):
+    """The archive at a path as it was at a version or a time (`spark.time_travel`); it never changes."""
+
+    def __init__(self, path: Place, as_of: AsOf, pattern: str) -> None:
+        """Only tables that may have topics of the pattern are read."""
+        super().__init__(path)
+        self._as_of = as_of
+        self._pattern = pattern
+        self._taken: Snapshot | None = None
+
+    def gaps(self, pubend: str, base: int, upto: int) -> list[Range]:
+        """The ranges of `(base, upto]` that the archive lacked, in order."""
+        from tidemark.spark.archive.reader import gaps_in
+
+        return gaps_in(self.snapshot().state, pubend, base, upto)
+
+    def read(self, pubend: str, base: int, upto: int, pattern: str) -> Iterator[EventBatch]:
+        """The events of `(base, upto]`, byte for byte, in the order of their ticks."""
+        from tidemark.spark.archive.reader import read_from
+
+        return read_from(self.snapshot(), pubend, base, upto, pattern)
+
+    def reach(self, pubend: str) -> int:
+        """The tick up to which the archive covered a pubend; TICK_MIN if it had nothing of it."""
+        return self.covered.get(pubend, TICK_MIN)
+
+    @property
+    def covered(self) -> CheckpointToken:
+        """pubend -> the tick up to which the archive covered it."""
+        return self.snapshot().state.covered
+
+    def snapshot(self) -> Snapshot:
+        """The archive as it was."""
+        from tidemark.spark.time_travel.versions import snapshot_as_of
+
+        if self._taken is None:
+            self._taken = snapshot_as_of(self._path, self._as_of, TopicPattern.parse(self._pattern))
+        return self._taken
 
 
 def archive_at(path: Place | None) -> SourceArchive:

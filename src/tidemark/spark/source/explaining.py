@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from tidemark.spark.options import source_options
+from tidemark.spark.source.archived import DeltaArchive
 from tidemark.spark.source.partitions import ArchivedRanges, TickRange
 from tidemark.spark.source.scan import Partition, Planner, SourceScan, located, topic_columns_of
-from tidemark.spark.stores.folder import Folder
 
 
 def explain(**options: Any) -> str:
@@ -28,19 +28,20 @@ def explain(**options: Any) -> str:
         f"  selector: {columns.selector or 'all events'}",
         f"  columns: {', '.join(columns.names)}",
     ]
-    if found.archive_folder is not None:
-        lines.append(f"  archive: {_archived(scan, found.archive_folder, parts)}")
+    if isinstance(scan.archive, DeltaArchive):
+        then = "" if found.as_of is None else f" as of {found.as_of}"
+        lines.append(f"  archive{then}: {_archived(scan, scan.archive, parts)}")
     live = [each for each in parts if isinstance(each, TickRange)]
     lines.append(f"  broker: {len(live)} partitions of {len({each.pubend for each in live})} pubends")
     return "\n".join(lines)
 
 
-def _archived(scan: SourceScan, folder: Folder, parts: list[Partition]) -> str:
+def _archived(scan: SourceScan, archive: DeltaArchive, parts: list[Partition]) -> str:
     from tidemark.errors import TranslationError
     from tidemark.spark.archive_scan.columnar import ColumnarReader
-    from tidemark.spark.archive_scan.slices import current_snapshot, slices
+    from tidemark.spark.archive_scan.slices import slices
 
-    archived = current_snapshot(folder)
+    archived = archive.snapshot()
     there = {archived.location(each): each.bytes for files in archived.files.values() for each in files}
     groups = [each for each in parts if isinstance(each, ArchivedRanges)]
     read = {

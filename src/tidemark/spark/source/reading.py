@@ -22,6 +22,7 @@ from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.source.archived import ReleasedHistory
 from tidemark.spark.source.partitions import TickRange
 from tidemark.ticks.tick import Range
+from tidemark.wire.answers import EventsReached
 from tidemark.wire.frames import Fetched
 
 #: How much of the log is read for one answer: some 10,000 events, a good size for a record batch.
@@ -29,7 +30,8 @@ FETCH_BYTES = 4 << 20
 #: A broker that was restarted may take a moment until it knows its pubends as far as before.
 _STALLED_SECONDS_MAX = 30.0
 _STALLED_SLEEP_SECONDS = 0.05
-#: So many answers at most are searched for the end of a bounded batch.
+#: So many questions are asked at most, and so many answers searched, for the end of a bounded batch.
+_QUESTIONS_MAX = 64
 _LOOKED_THROUGH_MAX = 64
 #: The size of an ordinary event; it only decides how much is fetched to find the end of a bounded batch.
 _EVENT_BYTES = 512
@@ -44,6 +46,11 @@ class RangeFetcher(Protocol):
         self, pubend: str, base: int, upto: int, pattern: str, selector: str, *, bytes_max: int
     ) -> Fetched:
         """See Client.fetch."""
+
+    def reach(
+        self, pubend: str, base: int, upto: int, pattern: str, selector: str, events: int
+    ) -> EventsReached | None:
+        """Where the n-th event of `(base, upto]` lies; None if the broker is too old to say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +101,36 @@ class RangeReader:
         for fetched in self._fetched(part):
             yield from self._filled(part.pubend, fetched)
 
+    def read_archived(self, part: TickRange) -> Iterator[EventBatch | LostRange]:
+        """The same, from the archive alone."""
+        return self._from_archive(part.pubend, part.base, part.upto)
+
     def reach(self, part: TickRange, events_max: int) -> tuple[int, int]:
         """The tick up to which the first `events_max` events of the range lie, and how many those are.
 
-        Where a selector chooses few events of a long range, this ends early, with fewer: the next batch goes
-        on.
+        The broker counts, as far as it has the range; what lies beyond is fetched and counted here. Where a
+        selector chooses few events of a long range, this ends early, with fewer: the next batch goes on.
         """
+        found, at = 0, part.base
+        wanted = self._wanted
+        for _ in range(_QUESTIONS_MAX):
+            said = self._broker.reach(
+                part.pubend, at, part.upto, wanted.pattern, wanted.selector, events_max - found
+            )
+            if said is None or said.upto <= at:
+                break
+            at, found = said.upto, found + said.events
+            if found >= events_max or at >= part.upto:
+                return at, found
+            if not said.is_whole:
+                break
+        else:
+            return at, found
+        upto, more = self._reach_by_fetching(TickRange(part.pubend, at, part.upto), events_max - found)
+        return upto, found + more
+
+    def _reach_by_fetching(self, part: TickRange, events_max: int) -> tuple[int, int]:
+        """The same, with holes of the broker's history filled from the archive."""
         found, at = 0, part.base
         # Nothing is fetched ahead: the first answer mostly has all that a small batch takes.
         bytes_max = min(events_max * _EVENT_BYTES, FETCH_BYTES)

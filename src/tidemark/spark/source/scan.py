@@ -12,12 +12,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tidemark.errors import TidemarkError
+from tidemark.errors import ConfigError, TidemarkError
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.connections import CONNECT_SECONDS_MAX, BrokerReader, kept_client, retrying_client
 from tidemark.spark.locations import check_archive, folder_at
 from tidemark.spark.options import SourceOptions
-from tidemark.spark.source.archived import ARCHIVE_PART_BYTES, ReleasedHistory, archive_at
+from tidemark.spark.source.archived import (
+    ARCHIVE_PART_BYTES,
+    PastArchive,
+    ReleasedHistory,
+    SourceArchive,
+    archive_at,
+)
 from tidemark.spark.source.offsets import (
     PubendExtent,
     ceiling,
@@ -75,10 +81,16 @@ def _is_here(path: str) -> bool:
 
 
 def located(options: SourceOptions) -> SourceOptions:
-    """The options, with the archive that the brokers know of if none is named."""
+    """The options, with the archive that the brokers know of if none is named.
+
+    Raises ConfigError if the archive is to be read as it was, and there is none.
+    """
     if options.archive is not None:
         return options
-    return replace(options, archive=archive_beside(options.broker, options.retry_seconds))
+    found = archive_beside(options.broker, options.retry_seconds)
+    if found is None and options.as_of is not None:
+        raise ConfigError("is required to read it as it was, and the brokers know of none", key="archive")
+    return replace(options, archive=found)
 
 
 def topic_columns_of(options: SourceOptions) -> TopicColumns:
@@ -118,12 +130,13 @@ class SourceScan:
         """
         connect = kept_client if keeps_connection else retrying_client
         with connect(self.options.broker, self.options.retry_seconds) as broker:
+            archive = self.archive
             if isinstance(part, TickRange):
-                yield from self._rows(broker, [part])
+                yield from self._rows(broker, archive, [part])
                 return
-            for item in archive_at(self.options.archive_folder).rows(part.ranges, self.topic_columns):
+            for item in archive.rows(part.ranges, self.topic_columns):
                 if isinstance(item, TickRange):
-                    yield from self._rows(broker, [item])
+                    yield from self._rows(broker, archive, [item])
                 else:
                     yield item
 
@@ -134,16 +147,17 @@ class SourceScan:
             there = pubend_extents(broker.pubends())
             end = latest(start, there, ceiling(newer.end, there))
             bases = {name: start.get(name, newer.first_base) for name in end}
-            yield from self._rows(
-                broker,
-                [TickRange(name, bases[name], upto) for name, upto in end.items() if bases[name] < upto],
-            )
+            parts = [TickRange(name, bases[name], upto) for name, upto in end.items() if bases[name] < upto]
+            yield from self._rows(broker, self.archive, parts)
 
-    def _rows(self, broker: BrokerReader, parts: Sequence[TickRange]) -> Iterator[pa.RecordBatch]:
+    def _rows(
+        self, broker: BrokerReader, archive: SourceArchive, parts: Sequence[TickRange]
+    ) -> Iterator[pa.RecordBatch]:
         column_reader = TopicColumnReader(self.topic_columns, broker.topics)
-        reader = self.reader(broker, archive_at(self.options.archive_folder), column_reader)
+        reader = self.reader(broker, archive, column_reader)
+        read = reader.read if self.options.as_of is None else reader.read_archived
         for part in parts:
-            for item in reader.read(part):
+            for item in read(part):
                 if not isinstance(item, LostRange):
                     yield column_reader.records(part.pubend, item)
                 elif self.options.fail_on_gap:
@@ -156,6 +170,14 @@ class SourceScan:
     ) -> RangeReader:
         """What reads the ranges of the scan."""
         return RangeReader(broker, archive, self.wanted, column_reader.chosen, column_reader.sound)
+
+    @property
+    def archive(self) -> SourceArchive:
+        """The archive that the scan reads, which is `NoArchive` if there is none."""
+        folder, as_of = self.options.archive_folder, self.options.as_of
+        if folder is None or as_of is None:
+            return archive_at(folder)
+        return PastArchive(folder, as_of, self.topic_columns.pattern)
 
     @property
     def wanted(self) -> TopicSelector:
@@ -171,7 +193,7 @@ class Planner:
         self._wanted = scan.wanted
         self._columns = scan.topic_columns
         self._broker = retrying_client(scan.options.broker, scan.options.retry_seconds)
-        self._archive = archive_at(scan.options.archive_folder)
+        self._archive = scan.archive
         column_reader = TopicColumnReader(scan.topic_columns, self._broker.topics)
         self._reader = scan.reader(self._broker, self._archive, column_reader)
         #: the token beyond which nothing is read, in a query that reads only what was there when it started
@@ -222,6 +244,8 @@ class Planner:
     def batch(self) -> list[Partition | NewerEvents]:
         """The ranges for all there is now, and what a task reads for all that will have come until then."""
         parts, end = self._everything()
+        if self._options.as_of is not None:
+            return list(parts)
         return [*parts, NewerEvents(dict(end), self._first_base, self._options.end)]
 
     def _everything(self) -> tuple[list[Partition], CheckpointToken]:
@@ -285,6 +309,9 @@ class Planner:
         return TICK_MIN if tick is None else tick
 
     def _extents(self) -> dict[str, PubendExtent]:
+        if isinstance(self._archive, PastArchive):
+            # The brokers have no part in it: everything is where the archive was.
+            return {name: PubendExtent(upto, upto, upto, 0) for name, upto in self._archive.covered.items()}
         return pubend_extents(self._broker.pubends())
 
     def _ranges(self, start: CheckpointToken, end: CheckpointToken) -> list[TickRange]:

@@ -74,6 +74,12 @@ class TidemarkSource(DataSource):  # type: ignore[misc]  # pyspark is not looked
                 ".trigger(availableNow=True)",
                 key="end",
             )
+        if scan.options.as_of is not None:
+            raise ConfigError(
+                "a stream goes on with what comes, and reads no archive as it was: leave versionAsOf and "
+                "timestampAsOf out, and begin with start",
+                key="versionAsOf",
+            )
         return StreamReader(scan)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

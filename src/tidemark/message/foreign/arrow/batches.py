@@ -7,7 +7,8 @@ reader's own schema; otherwise they are converted value by value. Both ways foll
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -43,6 +44,9 @@ from tidemark.message.types import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+#: Schemas of which it is remembered how they look in Arrow: batch after batch has the same one.
+_SCHEMAS_KEPT_MAX = 16
+
 #: Columns of headers that a record batch has after the fields.
 HEADER_COLUMNS = ("_topic", "_tick", "_priority", "_publisher")
 
@@ -72,19 +76,26 @@ def to_record_batch(
     """A record batch of the events' fields (all, or those named), each nullable, and of their headers."""
     import pyarrow as pa
 
-    root = columns.reader.schema.flat.root.type
-    assert isinstance(root, Tuple)
-    found = {member.name: member.type for member in members(cast(Tuple, as_read(root)))}
+    found = _read_fields(columns.reader.schema)
     arrays: list[pa.Array] = []
     fields: list[pa.Field] = []
     for name in names if names is not None else found:
-        arrays.append(_field_array(columns, name, found[name]))
-        fields.append(pa.field(name, arrow_type(found[name])))
+        arrays.append(_field_array(columns, name, found[name][0]))
+        fields.append(pa.field(name, found[name][1]))
     for name in headers:
         column = columns.column((name,))
         arrays.append(_array(column, column.type))
         fields.append(pa.field(name, arrow_type(column.type), nullable=False))
     return pa.record_batch(arrays, schema=pa.schema(fields))
+
+
+@lru_cache(_SCHEMAS_KEPT_MAX)
+def _read_fields(schema: Schema) -> Mapping[str, tuple[Type, pa.DataType]]:
+    """name -> the type of the values that a reader may see in a field, and of its column."""
+    root = schema.flat.root.type
+    assert isinstance(root, Tuple)
+    read = members(cast(Tuple, as_read(root)))
+    return {member.name: (member.type, arrow_type(member.type)) for member in read}
 
 
 def from_record_batch(
