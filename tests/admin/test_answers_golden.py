@@ -40,6 +40,7 @@ OF_A_BROKER = [
     ),
     ("pubends", {}, PUBENDS),
     ("archived", {"token": CheckpointToken().text()}, PUBENDS),
+    ("let_go", {"token": CheckpointToken().text()}, PUBENDS),
     (
         "streams",
         {},

@@ -304,6 +304,17 @@ def test_a_broker_whose_own_claim_is_not_answered_yet_tells_all_of_a_later_one()
     assert at.subscriptions == {}
 
 
+def test_a_broker_whose_own_claim_for_all_is_not_settled_yet_tells_all_of_a_later_one() -> None:
+    """Who had the subscription before goes on holding until a claim is settled, and knows of that one."""
+    at = Place("old")
+    at.handover.claim(at.has(epoch=7))
+    at.said()
+    at.handover.heard("l", Claim("s", 9, "new", False, "old"))
+    assert at.said() == [(peer, Claim("s", 9, "new", False)) for peer in "lr"]
+    at.handover.heard("l", Claim("s", 9, "new", True, "old"))
+    assert at.said() == [(peer, Claim("s", 9, "new", True)) for peer in "lr"]
+
+
 def test_a_hold_that_is_in_force_settles_the_claim_at_once() -> None:
     at = Place("new")
     at.hold = lambda _subscription, done: done()  # type: ignore[method-assign,assignment]

@@ -393,6 +393,21 @@ def test_the_archive_holds_release_and_policy_may_say_otherwise() -> None:
         assert root.released(200, 300, wall=10_000) == [LoseLog("p", expected)]
 
 
+def test_what_the_archive_has_is_let_go_early_if_it_asks_but_not_what_a_live_subscriber_lacks() -> None:
+    root = Root(RecoveredPubend(last=500), PubendPolicy(archive=True))
+    root.pubend.archived = 300
+    assert root.released(100, 200) == [LoseLog("p", 100)]
+    root.pubend.dismiss(400)  # of which the archive has less, and a live subscriber still less
+    assert root.take() == [LoseLog("p", 200)]
+    assert root.released(100, 450) == [LoseLog("p", 300)]
+    root.pubend.archived = 500
+    assert root.released(100, 450) == []
+    root.pubend.dismiss(350)
+    assert root.take() == [LoseLog("p", 350)]
+    root.pubend.dismiss(310)
+    assert root.take() == []
+
+
 @pytest.mark.parametrize("state", [RecoveredPubend(), RecoveredPubend(last=7, lost=3)])
 def test_it_describes_itself(state: RecoveredPubend) -> None:
     described = Root(state).pubend.describe()

@@ -44,6 +44,7 @@ from tidemark.wire.frames import (
     Welcome,
 )
 from tidemark.wire.limits import FRAME_BYTES_MAX
+from tidemark.wire.moving.frames import Come, Leave
 
 FIRST_TICK = 1_000
 
@@ -77,6 +78,8 @@ class FakeBroker:
     #: answers Publish in place of the broker; None goes on as usual
     on_publish: Callable[[Publish], Frame | str | None] | None = None
     is_deaf: bool = False
+    #: of the protocol, as it welcomes clients
+    version: int = 1
     port: int = 0
     _server: asyncio.Server | None = None
     _tick: int = FIRST_TICK
@@ -255,11 +258,16 @@ class Session(asyncio.Protocol):
         match frame:
             case Connect():
                 self.decoder.bytes_max = FRAME_BYTES_MAX
-                self.send(Welcome(broker.name, 1, 1, broker.pubends))
+                self.send(Welcome(broker.name, 1, broker.version, broker.pubends))
             case Ping(stamp):
                 self.send(Pong(stamp))
             case Publish():
                 self.publish(frame)
+            case Come(pubend, publisher, sequence, _):
+                broker.publishers[pubend, publisher] = sequence, FIRST_TICK
+                self.send(Published(pubend, publisher, sequence, FIRST_TICK))
+            case Leave():
+                pass  # the broker of the last pubend cannot be reached
             case Describe(topic):
                 self.send(broker.topics.get(topic, Topic(topic, False, ())))
             case Topic():

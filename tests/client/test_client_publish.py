@@ -16,6 +16,7 @@ from tidemark.client.publishing import publisher as publisher_module
 from tidemark.errors import ClientError, EncodeError, RefusedError, SchemaError
 from tidemark.message import BatchBuilder, Schema, Shape
 from tidemark.wire.frames import Frame, Publish, Refused, Topic
+from tidemark.wire.moving.frames import Leave
 
 TRADES = "[symbol: string, price: double, qty: int]"
 TRADE = {"symbol": "ACME", "price": 10.5, "qty": 3}
@@ -290,6 +291,33 @@ async def test_a_named_publisher_goes_on_where_its_application_says() -> None:
         async with tidemark.connect(broker.url, pubend="elsewhere") as tm:
             with pytest.raises(RefusedError, match="does not host"):
                 await tm.publish("t", {"n": 9})
+
+
+@bounded
+async def test_a_named_publisher_waits_for_its_last_broker_unless_its_application_knows_better() -> None:
+    async with (
+        FakeBroker(version=7) as one,
+        FakeBroker(pubends=("p2",), version=7) as two,
+        tidemark.connect(f"{one.url},{two.url.removeprefix('tidemark://')}", publisher="orders") as tm,
+    ):
+        await tm.create_topic("t", "[n: int]")
+        two.topics = one.topics
+        await tm.publish("t", {"n": 1}, sequence=1)
+        await one.stop()
+        await until(lambda: tm.is_connected)
+        waiting = tm.publish("t", {"n": 2}, sequence=2)
+        await until(lambda: two.of(Leave))
+        assert two.of(Leave)[0] == Leave("p1", "orders", 1, 1, "p2")
+        assert not two.of(Publish)
+        with pytest.raises(ClientError, match="3 is the number of the next one"):
+            await tm.move_publisher(after=3)
+        await tm.move_publisher(after=1)
+        assert await waiting is not None
+        assert [(each.sequence, each.batch.count) for each in two.of(Publish)] == [(2, 1)]
+        await tm.publish("t", {"n": 3}, sequence=3)
+        async with tidemark.connect(two.url, publisher="orders", pubend="p2") as fixed:
+            with pytest.raises(ClientError, match="without a fixed pubend"):
+                await fixed.move_publisher(after=1)
 
 
 @bounded

@@ -19,7 +19,7 @@ from tidemark import queue, sync
 
 CLIENT = {
     "ask", "broker", "close", "create_topic", "is_connected", "name", "publish", "publish_batch",
-    "publish_many", "remove_topic", "schemas", "subscribe", "transaction", "unsubscribe",
+    "move_publisher", "publish_many", "remove_topic", "schemas", "subscribe", "transaction", "unsubscribe",
 }  # fmt: skip
 SUBSCRIPTION = {"ack", "batches", "checkpoint", "close", "name", "next", "unsubscribe"}
 

@@ -46,11 +46,15 @@ FINDS = {
     "token-in-memory": 6,
     "hole-is-silence": 12,
     "old-creation": 52,
+    "left-forgotten": 20,
+    "left-open": 3,
     "catchup-unruled": 0,
     "archive-unruled": 4,
     "move-unruled": 6,
-    "restart-unruled": 1,
+    "restart-unruled": 6,
     "old-rules-overtake": 0,
+    "hidden-in-catchup": 0,
+    "quota-forgotten": 1,
 }
 
 

@@ -67,6 +67,7 @@ from tidemark.wire.frames import (
 from tidemark.wire.limits import (
     CREDIT_BYTES_MAX,
     INCARNATION_MAX,
+    MOVE_MAX,
     OVERLAY_VERSION_MAX,
     RECALLS_MAX,
     SECONDS_MAX,
@@ -74,6 +75,7 @@ from tidemark.wire.limits import (
     STAMP_MAX,
     TICKET_MAX,
 )
+from tidemark.wire.moving.frames import Come, Leave, Left
 from tidemark.wire.peer_layouts import MERGED
 from tidemark.wire.security.frames import Access, Challenge, LinkProof, Login, Proof
 
@@ -106,7 +108,8 @@ def bytes_of(*frames: Frame) -> bytes:
 ticks = st.integers(TICK_FIRST, TICK_LAST) | st.integers(-5, 50) | st.just(TICK_MIN) | st.just(TICK_LAST)
 endless = ticks | st.just(TICK_MAX)
 counts = st.integers(0, TICKET_MAX) | st.integers(0, 9)
-positives = st.integers(1, SEQUENCE_MAX) | st.integers(1, 9)
+moves = st.integers(1, MOVE_MAX) | st.integers(1, 9)
+logged = st.integers(0, SEQUENCE_MAX - 1) | st.integers(0, 9)
 amounts = st.integers(0, CREDIT_BYTES_MAX) | st.integers(0, 9)
 stamps = st.integers(0, STAMP_MAX)
 lives = st.integers(0, INCARNATION_MAX)
@@ -221,7 +224,10 @@ OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
     Welcome: st.builds(Welcome, names, lives, shorts, st.lists(names, max_size=4).map(tuple)),
     Describe: st.builds(Describe, names, st.lists(st.integers(0, 2**64 - 1), max_size=4).map(tuple)),
     Publish: st.builds(Publish, names, names, st.integers(1, SEQUENCE_MAX - 9), batches),
-    Published: st.builds(Published, names, names, positives, ticks),
+    Published: st.builds(Published, names, names, counts, ticks),
+    Leave: st.builds(Leave, names, names, logged, moves, names),
+    Left: st.builds(Left, names, names, logged, ticks, counts, names),
+    Come: st.builds(Come, names, names, logged, moves),
     Subscribe: st.builds(
         Subscribe, names, names, texts, st.booleans(), amounts, st.none() | tokens, stamps, names
     ),

@@ -98,7 +98,7 @@ OVER: dict[str, Frame] = {
     "neighbours": Links("b", 1, ("n",) * (limits.NEIGHBOURS_MAX + 1)),
     "topology": Overlay(1, "d", "x" * (limits.OVERLAY_BYTES_MAX + 1)),
     "no credit": Credit("s", 0),
-    "no sequence": Published("p", "q", 0, 0),
+    "no sequence": Published("p", "q", -1, 0),
     "no gap": Gap("s", "p", 2, 1),
     "no event": Publish("p", "q", 1, BatchBuilder().build()),
     "last sequence": Publish("p", "q", 2**63 - 1, batch_of([1])),

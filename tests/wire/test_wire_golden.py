@@ -65,6 +65,7 @@ from tidemark.wire.frames import (
     Welcome,
     Yielded,
 )
+from tidemark.wire.moving.frames import Come, Leave, Left
 from tidemark.wire.security.frames import Access, Challenge, LinkProof, Login, Proof
 
 GOLDEN: list[tuple[Frame, str]] = [
@@ -140,6 +141,18 @@ GOLDEN: list[tuple[Frame, str]] = [
     (
         Overlay(3, "ab", "x = 1"),
         "15000000190100000300000000000000020061620500000078203d2031",
+    ),
+    (
+        Leave("p", "q", 3, 2, "r"),
+        "190000000401000003000000000000000200000000000000010070010071010072",
+    ),
+    (
+        Left("p", "q", 3, 9, 2, "r"),
+        "2100000005010000030000000000000009000000000000000200000000000000010070010071010072",
+    ),
+    (
+        Come("r", "q", 3, 2),
+        "160000003f01000003000000000000000200000000000000010072010071",
     ),
     (
         Connect("c"),

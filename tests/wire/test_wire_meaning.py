@@ -46,7 +46,8 @@ from tidemark.wire.frames import (
     Subscribed,
     Unfollow,
 )
-from tidemark.wire.limits import FRAME_BYTES_MAX
+from tidemark.wire.limits import FRAME_BYTES_MAX, MOVE_MAX
+from tidemark.wire.moving.frames import Come, Leave
 
 
 def frame_of(kind: int, payload: bytes) -> bytes:
@@ -104,8 +105,16 @@ def with_first_number(frame: Frame, number: int) -> bytes:
 @pytest.mark.parametrize("number", [0, -1, -(2**63)])
 def test_a_credit_and_a_sequence_are_positive(number: int) -> None:
     refuses(with_first_number(Credit("s", 1), number), "bytes is")
-    refuses(with_first_number(Published("p", "q", 1, 1), number), "sequence")
     refuses(with_first_number(Publish("p", "q", 1, batch_of([0])), number), "sequence")
+
+
+def test_what_is_logged_of_a_publisher_may_be_nothing_and_its_moves_count_from_1() -> None:
+    for frame in (Published("p", "q", 1, 1), Leave("p", "q", 1, 1, "r"), Come("p", "q", 1, 1)):
+        assert FrameDecoder().feed(with_first_number(frame, 0)) != [frame]
+        refuses(with_first_number(frame, -1), "sequence|outside 0 to")
+    for frame in (Leave("p", "q", 1, 0, "r"), Come("p", "q", 1, 0), Leave("p", "q", 1, MOVE_MAX + 1, "r")):
+        with pytest.raises(WireError, match="outside 1 to"):
+            encode(frame)
 
 
 def test_the_events_of_a_publish_are_numbered_within_an_int64() -> None:

@@ -27,6 +27,7 @@ from tidemark.wire.frames import (
     Yielded,
 )
 from tidemark.wire.limits import LINK_NEWEST
+from tidemark.wire.moving.frames import Leave, Left
 from tidemark.wire.versions import agree, agree_link, is_spoken
 
 
@@ -36,22 +37,15 @@ def test_the_newest_common_version_is_spoken(monkeypatch: pytest.MonkeyPatch) ->
     assert [agree(1, 2), agree(1, 3), agree(4, 9), agree(1, 9), agree(3, 3)] == [2, 3, 4, 4, 3]
 
 
-def test_today_there_are_six_versions_for_clients_and_four_for_links() -> None:
-    assert [agree(1, 1), agree(1, 2), agree(2, 3), agree(3, 4), agree(4, 5), agree(5, 7)] == [
-        1,
-        2,
-        3,
-        4,
-        5,
-        6,
-    ]
-    assert [agree_link(1, 2), agree_link(2, 3), agree_link(2, 4), agree_link(4, 6)] == [2, 3, 4, 5]
+def test_today_there_are_seven_versions_for_clients_and_five_for_links() -> None:
+    assert [agree(1, newest) for newest in range(1, 9)] == [1, 2, 3, 4, 5, 6, 7, 7]
+    assert [agree_link(2, newest) for newest in range(2, 8)] == [2, 3, 4, 5, 6, 6]
     with pytest.raises(VersionError, match="update the other side"):
         agree_link(1, 1)
 
 
 @pytest.mark.parametrize(
-    ("oldest", "newest", "advice"), [(7, 8, "update this side"), (0, 0, "update the other side")]
+    ("oldest", "newest", "advice"), [(8, 9, "update this side"), (0, 0, "update the other side")]
 )
 def test_without_a_common_version_the_older_side_is_named(oldest: int, newest: int, advice: str) -> None:
     with pytest.raises(VersionError, match=advice):
@@ -119,5 +113,10 @@ def test_what_a_version_between_brokers_does_not_have_is_not_spoken_in_it() -> N
     for frame in (Claim("s", 1, "b", True), Heard("p", "h", 1), Ways()):
         assert is_spoken(frame, 3)
     assert not is_spoken(Ways(), 2)
+    for frame in (Leave("p", "q", 1, 1, "r"), Left("p", "q", 1, 1, 1, "r")):
+        assert is_spoken(frame, 6)
+        assert not is_spoken(frame, 5)
+        assert encoder_for_link(6)(frame) == encode(frame)
+        assert encoder_for_link(5)(frame) == encoder_for_link(3)(frame) == []
     assert is_spoken(Topic("t", False, ()), 4)
     assert not is_spoken(Topic("t", False, (), 1), 4)

@@ -53,9 +53,10 @@ from tidemark.broker.hosting.sessions import Sessions
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.overlay.overlay import Overlay
 from tidemark.broker.overlay.trust import Trust
-from tidemark.broker.preparation import Preparation, Steps
+from tidemark.broker.preparation import Preparation
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.publishing.pubend import Pubend
+from tidemark.broker.publishing.publishing import Publishing
 from tidemark.broker.publishing.release_reports import ReleaseReports
 from tidemark.broker.streams.disk_cache import DiskCache
 from tidemark.broker.streams.interest import Interests
@@ -98,6 +99,7 @@ from tidemark.wire.frames import (
     Ways,
     Yielded,
 )
+from tidemark.wire.moving.frames import Come, Leave, Left
 from tidemark.wire.peer_layouts import singly
 
 
@@ -128,8 +130,6 @@ class Broker:
         self._turn = turn = Turn(config.observer)
         self.counters = turn.counters
         self._departures = Departures(config.silence_patience)
-        #: what publishers are told while this broker takes nothing new from them; None while it does
-        self._drain_notice = config.drain_notice
         self._woken_at = 0
         #: the stimulus that is being handled is the passing of time
         self._is_woken = False
@@ -143,7 +143,7 @@ class Broker:
         self._cache = DiskCache(turn, config.cache_bytes_max)
         self._access = AccessControl(config.access, registry, turn)
         self._interests = Interests(config.incarnation, registry, turn)
-        self._fetching = Fetching(self._pubends, self._streams, registry, turn, self._access.fetched)
+        self.fetching = Fetching(self._pubends, self._streams, registry, turn, self._access.fetched)
         self._overlay = Overlay(config, self._streams, self._interests, turn)
         self._reports = ReleaseReports(
             config.name,
@@ -154,8 +154,8 @@ class Broker:
             turn,
             config.release_period,
         )
-        self._overlay.listeners += (self._fetching, self._reports)
-        self._host = Host(registry, self._interests, turn, config.host_policy, self._fetching, self._reports)
+        self._overlay.listeners += (self.fetching, self._reports)
+        self._host = Host(registry, self._interests, turn, config.host_policy, self.fetching, self._reports)
         self._reports.consumption = self._host.acknowledgements
         self._topics = Topics(
             registry,
@@ -166,7 +166,12 @@ class Broker:
             config.client_limits.topics,
             self._access.versions,
         )
-        self._preparation = Preparation(registry, self._topics, self._host.audience)
+        #: the steps that are taken before something is handled; whoever runs the broker takes them
+        self.preparation = Preparation(
+            registry, self._topics, self._host.audience, self._interests, self.fetching
+        )
+        self._publishing = Publishing(self._pubends, self._streams, self._topics, turn)
+        self._publishing.drain_notice = config.drain_notice
         for name in config.layout.pubends:
             state = recovered.pubends.get(name, RecoveredPubend())
             self._open(name, config.layout, state, recovered.hosts.get(name))
@@ -184,12 +189,13 @@ class Broker:
             self._reports,
             self._overlay,
             limit,
-            config.client_limits.subscriptions,
+            config.client_limits,
             self._access,
         )
         self._held_quota = HeldQuota(self._host, turn, self._access.quotas.held_bytes)
         self._sessions.recover(recovered.next_subscriber)
-        self._trust = Trust(config, self._overlay, self._sessions.handover, self._reports, turn)
+        handover = self._sessions.handover
+        self._trust = Trust(config, self._overlay, handover, self._reports, self._topics, turn)
         self._topics.removal_listeners = (self._sessions,)
         self._admin = Admin(
             self._host, self._sessions, registry, self._pubends, self._reports.hosts, turn, self._access
@@ -200,8 +206,7 @@ class Broker:
 
     def may_ask(self, client: int, ask: Ask) -> Refused | None:
         """Return why a client may not ask a question that the process answers; None if it may."""
-        checked = self._access.checked(client, ask)
-        return checked if isinstance(checked, Refused) else None
+        return checked if isinstance(checked := self._access.checked(client, ask), Refused) else None
 
     def rule_misfits(self) -> int:
         """Return how many rules of access do not fit a topic, as far as that was found out."""
@@ -219,13 +224,6 @@ class Broker:
     def recalls(self) -> Recalls:
         """What the archive is asked for. For reading only."""
         return self._host.catchup_streams.recalls
-
-    def preparation(self, frame: ClientFrame) -> Steps | None:
-        """Return the steps to take before a client's frame is handled; None if it needs none.
-
-        They may be taken between any two stimuli, or not at all: see `Preparation`.
-        """
-        return self._preparation.of(frame)
 
     def handle(self, stimulus: Stimulus, now: int, wall: int) -> list[Effect]:
         """Take one stimulus; return its effects, to be carried out in order.
@@ -304,7 +302,7 @@ class Broker:
     def awaits(self, peer: str, frame: Knowledge | Fetched) -> list[Range]:
         """Return the parts of what an answer of `peer` tells that somebody here waits for."""
         if isinstance(frame, Fetched):
-            return [(frame.base, frame.upto)] if self._fetching.awaits(frame) else []
+            return [(frame.base, frame.upto)] if self.fetching.awaits(frame) else []
         stream = self._streams.get(frame.pubend)
         if stream is not None and stream.upstream == peer:
             return stream.awaited(frame.base, frame.upto)
@@ -342,14 +340,14 @@ class Broker:
                 self._access.gone(client)
                 self._sessions.gone(client)
                 self._topics.gone(client)
-                self._fetching.gone(client)
+                self.fetching.gone(client)
                 self._host.catchup_streams.recalls.gone(client)
             case LinkUp(peer):
                 self._overlay.link_up(peer)
             case LinkDown(peer):
                 self._departures.link_down(peer)
                 self._overlay.link_down(peer)
-                self._fetching.gone(peer)
+                self.fetching.gone(peer)
             case LinkMeasured():
                 self._overlay.measured(stimulus)
             case LogSynced(ticket):
@@ -366,7 +364,7 @@ class Broker:
                 if stimulus.pubend in self._streams:
                     self._streams[stimulus.pubend].read(stimulus)
             case LogFetched():
-                self._fetching.read(stimulus)
+                self.fetching.read(stimulus)
             case CacheWritten(number):
                 self._cache.written(number)
             case CacheRead():
@@ -380,7 +378,7 @@ class Broker:
             case PfsCounted():
                 self._host.owed.counted(stimulus)
             case RoutesChanged(layout, pubends, drain_notice):
-                self._drain_notice = drain_notice
+                self._publishing.drain_notice = drain_notice
                 for pubend in self._pubends.values():
                     pubend.is_draining = drain_notice is not None
                 self._change(layout, pubends)
@@ -426,9 +424,13 @@ class Broker:
             case Topic():
                 self._topics.heard(peer, frame)
             case Fetch():
-                self._fetching.passed(peer, frame)
+                self.fetching.passed(peer, frame)
             case Fetched():
-                self._fetching.fetched(peer, frame)
+                self.fetching.fetched(peer, frame)
+            case Leave():
+                self._publishing.passed(peer, frame)
+            case Left():
+                self._publishing.left(peer, frame)
             case Ping() | Pong() | Hello() | Together():
                 pass  # between the two ends of the link, or never inside another frame
             case Knowledge() | Nack() | AckExpected() | Release() | Heard():
@@ -444,7 +446,7 @@ class Broker:
         if isinstance(frame, Interest):
             self._interests.look(frame)
         elif isinstance(frame, Fetch):
-            self._fetching.look(frame)
+            self.fetching.look(frame)
 
     def _stream_frame(
         self, peer: str, frame: Knowledge | Nack | AckExpected | Release | Heard, stream: Stream
@@ -501,7 +503,11 @@ class Broker:
             case Publish():
                 batch, now = frame.batch, self._turn.now
                 self._access.quotas.published(client, len(batch.data), batch.count, now)
-                self._publish(client, frame)
+                self._publishing.publish(client, frame)
+            case Leave():
+                self._publishing.leave(client, frame)
+            case Come():
+                self._publishing.come(client, frame)
             case Ack():
                 self._sessions.acknowledge(client, frame)
                 for each in frame.credits:
@@ -517,7 +523,7 @@ class Broker:
             case Describe():
                 self._topics.describe(client, frame)
             case Fetch():
-                self._fetching.asked(client, frame)
+                self.fetching.asked(client, frame)
             case Offer():
                 self.recalls.offered(client, frame)
             case Recalled():
@@ -527,23 +533,6 @@ class Broker:
             case _:
                 refused = Refused(type(frame).__name__, "", "frame", "a broker says this, not a client")
                 self._turn.out.add(SendClient(client, refused))
-
-    def _publish(self, client: int, frame: Publish) -> None:
-        pubend = self._pubends.get(frame.pubend)
-        if pubend is None:
-            reason = f"the pubend {frame.pubend!r} is not hosted here"
-            self._turn.out.add(SendClient(client, Refused("publish", frame.publisher, "pubend", reason)))
-            return
-        with self._turn.looking:
-            problem = self._topics.problem_of(frame.batch)
-        # What was logged before a topic was removed is acknowledged all the same.
-        if problem is not None and not (problem[0] == "removed" and pubend.has(frame)):
-            self.counters["publishes_refused"] += 1
-            self._turn.out.add(SendClient(client, Refused("publish", frame.publisher, *problem)))
-        elif self._drain_notice is not None and not pubend.has(frame):
-            pubend.turn_away(client, frame, self._drain_notice)
-        else:
-            pubend.received(client, frame)
 
     # Pubends, release and time.
 
@@ -568,7 +557,7 @@ class Broker:
         self._reports.open(name)
         if is_hosted:
             pubend = self._pubends[name] = Pubend(name, state, config.policy_of(name), self._turn, stream)
-            pubend.is_draining = self._drain_notice is not None
+            pubend.is_draining = self._publishing.drain_notice is not None
             stream.position = pubend.position
             stream.window.lose(pubend.lost)
             self._reports.open_hosted(name, state, hosts, layout)

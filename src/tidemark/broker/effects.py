@@ -17,6 +17,7 @@ from tidemark.access.document import AccessDocument
 from tidemark.access.principal import Principal
 from tidemark.broker.overlay.layout import Layout
 from tidemark.message.batches.batch import EventBatch
+from tidemark.message.publisher_names import PublisherMove
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import TICK_MIN, CheckpointToken, Range
 from tidemark.wire.frames import ClientFrame, PeerFrame
@@ -83,6 +84,20 @@ class AppendLease:
 
     pubend: str
     upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendMove:
+    """Note in a pubend's log that a publisher has left, or come; durable after the next SyncLog is reported.
+
+    Its last event so far has this number, and this tick if it was logged at this pubend.
+    """
+
+    pubend: str
+    publisher: str
+    sequence: int
+    tick: int
+    move: PublisherMove
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,33 +306,11 @@ class CommitTables:
 
 
 Effect = (
-    SendPeer
-    | SendClient
-    | RefuseClient
-    | RefusePeer
-    | AppendEvents
-    | AppendLease
-    | SyncLog
-    | ResumeLog
-    | ReadLog
-    | FetchLog
-    | LoseLog
-    | ExpireLog
-    | WriteCache
-    | ReadCache
-    | ChopCache
-    | AppendPfs
-    | SyncPfs
-    | ReadPfs
-    | CountPfs
-    | ChopPfs
-    | SaveSubscription
-    | DropSubscription
-    | SaveReleased
-    | SaveTopic
-    | SaveHosts
-    | CommitTables
-)
+    SendPeer | SendClient | RefuseClient | RefusePeer | AppendEvents | AppendLease | AppendMove | SyncLog
+    | ResumeLog | ReadLog | FetchLog | LoseLog | ExpireLog | WriteCache | ReadCache | ChopCache | AppendPfs
+    | SyncPfs | ReadPfs | CountPfs | ChopPfs | SaveSubscription | DropSubscription | SaveReleased | SaveTopic
+    | SaveHosts | CommitTables
+)  # fmt: skip
 
 # Stimuli.
 
@@ -335,6 +328,8 @@ class RecoveredPubend:
     sizes: tuple[tuple[int, int], ...] = ()
     #: The disk has lost events: a publisher may have been acknowledged more than `publishers` says.
     is_damaged: bool = False
+    #: publisher -> its last move away from the pubend or to it, of those that ever moved
+    moves: Mapping[str, PublisherMove] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,27 @@ from tidemark.cli.options import JSON
 @click.argument("name", required=False)
 @click.option("--quick", is_flag=True, help="Smaller sizes: seconds instead of minutes.")
 @click.option("--check", is_flag=True, help="Exit 1 when a goal is missed.")
+@click.option("--minutes", type=click.FloatRange(0.1), help="How long it lasts, for soak.")
+@click.option(
+    "--before",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Compare with the results of an earlier run, made with --json.",
+)
+@click.option(
+    "--page",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Write its grids into a page, between the marks of the benchmark.",
+)
 @JSON
-def bench(name: str | None, quick: bool, check: bool, as_json: bool) -> None:
+def bench(
+    name: str | None,
+    quick: bool,
+    check: bool,
+    minutes: float | None,
+    before: Path | None,
+    page: Path | None,
+    as_json: bool,
+) -> None:
     """Run a benchmark; without a NAME, list them.
 
     With --json each result is one object a line: bench, case, metric, value, unit, goal, ok.
@@ -25,6 +44,8 @@ def bench(name: str | None, quick: bool, check: bool, as_json: bool) -> None:
     tidemark bench
     tidemark bench matching --quick --json
     tidemark bench hostile --check
+    tidemark bench steps --json > before.jsonl; tidemark bench steps --before before.jsonl
+    tidemark bench peers --page docs/performance.md
     """
     from tidemark.lab.bench import BENCHES, run
 
@@ -34,7 +55,8 @@ def bench(name: str | None, quick: bool, check: bool, as_json: bool) -> None:
         return
     if name not in BENCHES:
         raise click.UsageError(f"there is no benchmark {name!r}; choose one of {', '.join(BENCHES)}")
-    sys.exit(run(name, json_output=as_json, quick=quick, check=check))
+    code = run(name, json_output=as_json, quick=quick, check=check, minutes=minutes, before=before, page=page)
+    sys.exit(code)
 
 
 @click.command()
@@ -124,8 +146,13 @@ def sim(
 @click.option(
     "--core", is_flag=True, help="A broker's core in memory in place of a process: many more frames."
 )
+@click.option(
+    "--secure", is_flag=True, help="A broker with accounts, at which hostile clients may do little."
+)
 @JSON
-def fuzz(seconds: float, seed: int | None, keep: Path | None, core: bool, as_json: bool) -> None:
+def fuzz(
+    seconds: float, seed: int | None, keep: Path | None, core: bool, secure: bool, as_json: bool
+) -> None:
     """Send well-formed frames with hostile values to a real broker, as clients and as neighbours.
 
     A publisher and a durable subscriber beside them must not notice. Exits 1 if they did, or if the broker
@@ -135,6 +162,7 @@ def fuzz(seconds: float, seed: int | None, keep: Path | None, core: bool, as_jso
     tidemark fuzz --seconds 600
     tidemark fuzz --seed 7 --json
     tidemark fuzz --core --seconds 60
+    tidemark fuzz --secure --seconds 60
     """
     from random import randrange
 
@@ -143,9 +171,11 @@ def fuzz(seconds: float, seed: int | None, keep: Path | None, core: bool, as_jso
     chosen = randrange(1_000_000) if seed is None else seed
     if core and keep is not None:
         raise click.UsageError("--core writes no files: leave out --keep")
+    if core and secure:
+        raise click.UsageError("--core has no accounts: leave out --secure")
     if core:
         sys.exit(command.run_core(seconds, chosen, as_json=as_json))
-    sys.exit(command.run(seconds, chosen, as_json=as_json, directory=keep))
+    sys.exit(command.run(seconds, chosen, as_json=as_json, directory=keep, is_secured=secure))
 
 
 @click.command()

@@ -16,6 +16,7 @@ from typing import Any
 
 from tidemark.admin.broker_snapshot import SubscriptionLag, furthest_behind_first, lags_of
 from tidemark.admin.overlay_description import BrokerReport, OverlayDescription, describe_overlay
+from tidemark.admin.overlay_queries import urls_of
 from tidemark.client.client import Client
 from tidemark.console.callers import Caller, Connections
 from tidemark.console.catch_up import CatchUps
@@ -248,13 +249,14 @@ class Watch:
         async with self._connections.use(self._caller) as client:
             found = await client.ask(OVERLAY, timeout=ANSWER_SECONDS)
         topology = parse_topology(found.text, found.version)
-        urls = {name: f"{self._scheme}://{each.listen}" for name, each in topology.brokers.items()}
+        like = f"{self._scheme}://"
+        urls = urls_of(topology, like)
         asked = await asyncio.gather(*(self._broker(name, url) for name, url in urls.items()))
         brokers = {each.name: each for each in asked}
         await self._ask_subscriptions(brokers)
         reports = {each.name: each.report for each in asked}
         earlier = None if before is None else {each.name: each.report for each in before.brokers.values()}
-        description = describe_overlay(topology, reports, earlier)
+        description = describe_overlay(topology, reports, earlier, like=like)
         rates = [each.activity.rates for each in description.brokers if each.activity is not None]
         has_rates = any(rates)
         return OverlayView(

@@ -4,7 +4,7 @@ A matcher has one index for all subscriptions of a topic. It takes a batch of ev
 one number for each row: the row's match set, the set of subscribers whose selectors are true for it. Equal
 selectors share a rule. A rule is one or more boxes in the space of keys (`index.ranges`), which are found
 through a trie of grid cells (`index.trie`). A condition that is no box is evaluated once a batch
-(`index.conditions`).
+(`index.conditions`). Without conditions, events whose keys were met before cost a look-up (`index.key_memo`).
 
 Matching is exact: three-valued logic as `matching.selectors.tree` defines it, on any value, whatever was
 added and removed before.
@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.matching.index.arrays import Index, keep_freed_memory
+from tidemark.matching.index.arrays import Index, Words, keep_freed_memory
 from tidemark.matching.index.boxes import Side
 from tidemark.matching.index.conditions import Conditions, Truths
 from tidemark.matching.index.index import BoxIndex
+from tidemark.matching.index.key_memo import KeyMemo
 from tidemark.matching.index.keys import Keys
 from tidemark.matching.index.match_sets import MatchSets
 from tidemark.matching.index.plans import BoxPlan, declared_type, explain_plans, plans_of
@@ -48,6 +49,7 @@ class Matcher:
         self._index = BoxIndex(self._conditions)
         self._rules = Rules()
         self._sets = MatchSets()
+        self._memo = KeyMemo()
         #: subscriber -> rule
         self._rule_of: dict[int, int] = {}
 
@@ -68,11 +70,13 @@ class Matcher:
         if subscriber in self._rule_of:
             self.remove(subscriber)
         self._rules.subscribe(number, subscriber)
+        self._memo.forget()
         self._rule_of[subscriber] = number
 
     def remove(self, subscriber: int) -> None:
         """Remove a subscriber, which must have been added."""
         number = self._rule_of.pop(subscriber)
+        self._memo.forget()
         if self._rules.unsubscribe(number, subscriber) == 0:
             self._unindex_rule(number)
             self._rules.remove(number)
@@ -83,11 +87,28 @@ class Matcher:
         `members` knows the sets of the latest call; earlier ones may have been forgotten. DecodeError if a
         field that some selector reads is damaged.
         """
-        self._sets.renew()
+        if self._sets.renew():
+            self._memo.forget()
         truths = Truths(self._conditions, columns)
         keys = self._keys.read(truths)
         if keys is None:
             return self._intern(*self._match_one_by_one(truths), columns.count)
+        if self._conditions.in_use or not self._memo.is_worth(keys):
+            return self._match_keys(keys, truths)
+        rows, numbers = self._memo.look_up(keys)
+        if None in numbers:
+            # One row for each of the keys that are new.
+            new = {rows[row]: row for row, number in enumerate(numbers) if number is None}
+            found: list[int] = self._match_keys(keys[:, list(new.values())], truths).tolist()
+            self._memo.learn(list(new), found)
+            learnt = dict(zip(new, found, strict=True))
+            numbers = [
+                learnt[row] if number is None else number for row, number in zip(rows, numbers, strict=True)
+            ]
+        return np.array(numbers, np.uint32)
+
+    def _match_keys(self, keys: Words, truths: Truths) -> NDArray[np.uint32]:
+        """keys[column, row] -> set[row], by the index."""
         parts = self._index.match(keys, truths)
         sets = [self._intern(part.rows, part.rules, part.count) for part in parts]
         return sets[0] if len(sets) == 1 else np.concatenate((*sets, np.zeros(0, np.uint32)))
@@ -148,9 +169,11 @@ class Matcher:
     def memory_bytes(self) -> int:
         """The memory of the index without the selectors: exact for arrays, an estimate for the rest."""
         parts = self._index.nbytes + self._conditions.nbytes + self._rules.nbytes + self._sets.nbytes
+        parts += self._memo.nbytes
         return parts + sys.getsizeof(self._rule_of) + 64 * len(self._rule_of)
 
     def _index_rule(self, number: int, plans: Sequence[BoxPlan]) -> None:
+        self._memo.forget()
         for path in self._rules.reads(number):
             self._keys.watch(path, declared_type(path, self._fields))
         boxes: list[int] = []
@@ -165,6 +188,7 @@ class Matcher:
         self._rules.place(number, boxes, tuple(used))
 
     def _unindex_rule(self, number: int) -> None:
+        self._memo.forget()
         for box in self._rules.boxes(number):
             for column in self._index.remove(box):
                 self._keys.release(column)

@@ -1,4 +1,4 @@
-"""Publishers' names: which of them an application gave, and which a client made for itself.
+"""Publishers' names: which of them an application gave, and which a client made for itself; their moves.
 
 A name that an application gave can come back at any time, from another process, and goes on with its numbers.
 A name that a client made has a random part and ends with that client: nobody can come back under it.
@@ -7,6 +7,7 @@ A name that a client made has a random part and ends with that client: nobody ca
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 #: Publishers of clients that made their own name which a pubend remembers, besides those with a given name:
 #: the one that has not published for the longest time is forgotten. If its client is still there, it is told.
@@ -14,6 +15,15 @@ MADE_NAMES_MAX = 16_384
 
 #: Made by a client: 16 hexadecimal digits, and the number of the stream if it is not the client's first one.
 _MADE = re.compile(r"publisher-[0-9a-f]{16}(\.[0-9]{1,6})?")
+
+
+class PublisherMove(NamedTuple):
+    """The last move of a named publisher that a pubend knows: away from it, or to it."""
+
+    #: moves count up, from one pubend of the publisher to the next
+    number: int
+    #: the pubend that the publisher went to; empty if it came to the pubend that remembers this
+    to: str = ""
 
 
 def made_name(random: str) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Collection
 from tidemark.broker.effects import (
     AppendEvents,
     AppendLease,
+    AppendMove,
     ExpireLog,
     FetchLog,
     LogExpired,
@@ -33,6 +34,7 @@ from tidemark.errors import DiskFullError
 from tidemark.persistence.alarm import Alarms
 from tidemark.persistence.vouching import Vouching
 from tidemark.storage.events.event_log import EventLog
+from tidemark.storage.events.publishers import LastPublished
 from tidemark.storage.log.volume import LogVolume
 from tidemark.ticks import TICK_MIN, Tick
 
@@ -94,6 +96,7 @@ class EventLogs:
             publishers=state.publishers,
             sizes=log.sizes(),
             is_damaged=bool(state.damage),
+            moves=state.moves,
         )
 
     def append(self, effect: AppendEvents) -> None:
@@ -111,6 +114,13 @@ class EventLogs:
         if not self._is_over:
             self._needs_sync = True
             self._logs[effect.pubend].lease(effect.upto)
+
+    def move(self, effect: AppendMove) -> None:
+        """Note, durable with the next sync, that a publisher has left or come, whatever the durability is."""
+        if not self._is_over:
+            self._needs_sync = True
+            last = LastPublished(effect.sequence, effect.tick)
+            self._logs[effect.pubend].move(effect.publisher, last, effect.move)
 
     def lose(self, effect: LoseLog) -> None:
         """Lose ticks on purpose, with the next sync or, if that finds no room, with the first that does."""

@@ -21,6 +21,7 @@ from tidemark.broker.broker import Recovered
 from tidemark.broker.effects import (
     AppendEvents,
     AppendLease,
+    AppendMove,
     AppendPfs,
     ChopCache,
     ChopPfs,
@@ -238,6 +239,8 @@ class Store:
                 self._tables.save_released(effect)
             case AppendLease():
                 self._logs.lease(effect)
+            case AppendMove():
+                self._logs.move(effect)
             case LoseLog():
                 self._logs.lose(effect)
             case ChopPfs():

@@ -412,6 +412,8 @@ REMOVE = Question("remove", SubscriptionRemoved, "administer")
 SEEK = Question("seek", SubscriptionStatus, "administer")
 #: Tell pubends how far the archive has got. Argument: token, up to which it has everything.
 ARCHIVED = Question("archived", tuple[PubendStatus, ...], "pipeline")
+#: Let go, early, what the archive has, so that it is read from there. Argument: token, up to which.
+LET_GO = Question("let_go", tuple[PubendStatus, ...], "pipeline")
 #: The brokers that the release of the broker's pubends waits for.
 HOSTS = Question("hosts", tuple[HostStatus, ...], "monitor")
 #: Strike off a broker that is gone for good. Argument: host.

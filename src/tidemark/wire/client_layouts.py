@@ -158,7 +158,7 @@ def _check_sequence(sequence: int, count: int) -> None:
 def write_published(frame: Published) -> list[Buffer]:
     """The buffer of a Published: sequence, tick, pubend, publisher."""
     names = write_name(frame.pubend) + write_name(frame.publisher)
-    _check_sequence(frame.sequence, 0)
+    check_number("sequence", frame.sequence, 0, SEQUENCE_MAX)
     return write_with_batch(_TWO_HEAD, _PUBLISHED, (frame.sequence, frame.tick), names, None)
 
 
@@ -168,7 +168,8 @@ def read_published(data: Buffer, start: int, end: int, tail: Tail) -> Published:
     pubend, at = read_name(data, start + _TWO.size)
     publisher, at = read_name(data, at)
     check_end(at, end)
-    _check_sequence(sequence, 0)
+    # It is 0 in the answer to a publisher that has come and of which nothing was logged before.
+    check_number("sequence", sequence, 0, SEQUENCE_MAX)
     check_position("tick", tick)
     return Published(pubend, publisher, sequence, tick)
 

@@ -29,6 +29,8 @@ from tidemark.wire.frames import (
 )
 from tidemark.wire.layouts import HEADER, HEADER_BYTES, FrameLayout, key_of
 from tidemark.wire.limits import FRAME_BYTES_MAX, TOGETHER_MAX
+from tidemark.wire.moving import layouts as moving_layouts
+from tidemark.wire.moving.frames import Leave, Left
 from tidemark.wire.peer_layouts import MERGED
 from tidemark.wire.security import layouts as security_layouts
 from tidemark.wire.tails import Tail, copied_tail
@@ -86,6 +88,7 @@ LAYOUTS = (
     *peer_layouts.LAYOUTS,
     *client_layouts.LAYOUTS,
     *security_layouts.LAYOUTS,
+    *moving_layouts.LAYOUTS,
     FrameLayout(Together, _TOGETHER, _write_together, _read_together),
 )
 _WRITERS = {layout.frame: layout.write for layout in LAYOUTS}
@@ -124,16 +127,22 @@ def encoder_for(version: int) -> Encode:
 
 def encoder_for_link(version: int) -> Encode:
     """Return what encodes frames for a broker that speaks this version of the protocol between brokers."""
-    if version > 4:
+    if version > 5:
         return encode
-    return _encode_for_link_4 if version == 4 else _encode_for_link_3
+    older = {5: _encode_for_link_5, 4: _encode_for_link_4}
+    return older.get(version, _encode_for_link_3)
+
+
+def _encode_for_link_5(frame: Frame) -> list[Buffer]:
+    """Brokers of version 5 know nothing of publishers that move: those behind them wait."""
+    return [] if type(frame) in (Leave, Left) else encode(frame)
 
 
 def _encode_for_link_4(frame: Frame) -> list[Buffer]:
     """Brokers of version 4 know no generations: they keep every schema, and do not hear of removals."""
     if type(frame) is Topic and frame.generation:
         return encode(replace(frame, generation=0)) if frame.schemas else []
-    return encode(frame)
+    return _encode_for_link_5(frame)
 
 
 def _encode_for_link_3(frame: Frame) -> list[Buffer]:

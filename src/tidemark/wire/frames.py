@@ -6,8 +6,8 @@
 |                                        | AckExpected, Release, Heard, Claim, Yielded, Together, Overlay  |
 | a client and its broker                | Connect, Welcome, Describe, Publish, Published, Subscribe,      |
 |                                        | Subscribed, Deliver, Gap, Ack, Acked, Credit, Unsubscribe,      |
-|                                        | Unsubscribed, Ask, Answer, Refused                              |
-| any two of these                       | Topic, Fetch, Fetched, Ping, Pong                               |
+|                                        | Unsubscribed, Come, Ask, Answer, Refused                        |
+| any two of these                       | Topic, Fetch, Fetched, Leave, Left, Ping, Pong (`wire.moving`)  |
 | a broker and the pipeline, a client    | Offer, Recall, Recalled, RecallMore, RecallOver                 |
 | a broker and a client that it calls    | Lease, Leased, Rest, Pushing, Resume                            |
 | the ends of a connection, as proofs    | Login, Proof, Challenge, LinkProof, Access (`wire.security`)    |
@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import CheckpointToken, Range
+from tidemark.wire.moving.frames import Come, Leave, Left
 from tidemark.wire.security.frames import Login, Proof, SecurityFrame
 
 
@@ -33,7 +34,7 @@ class Hello:
     incarnation: int
     #: the versions of the protocol between brokers that the sender can speak
     oldest: int = 2
-    newest: int = 5
+    newest: int = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,9 +400,8 @@ class Unsubscribed:
 class Fetch:
     """Asks for the events in `(base, upto]` of a pubend, or in a first part of it, from the pubend's log.
 
-    It is for bulk readers, and for brokers that need events which were filtered out when they passed. The
-    broker remembers nothing of the asker, and keeps no event on its behalf. A broker that does not host the
-    pubend forwards the frame towards the one that does.
+    It is for bulk readers, and for brokers that need events which were filtered out when they passed. No
+    event is kept for the asker. A broker that does not host the pubend passes it on to the one that does.
     """
 
     ticket: int
@@ -581,20 +581,20 @@ class Refused:
 
 #: sequence: publish again from an earlier one; draining: the broker is to be taken away; token: it says that
 #: more was consumed than can be; login: who is there was not proved; access: connect again, rules changed;
-#: removed: the topic was removed.
+#: removed: the topic was removed; moved: the publisher has left for another pubend.
 REFUSALS = frozenset((
     "selector", "topic", "schema", "taken", "pubend", "sequence", "full", "limit", "version",
-    "frame", "unknown", "draining", "address", "token", "login", "denied", "access", "removed",
+    "frame", "unknown", "draining", "address", "token", "login", "denied", "access", "removed", "moved",
 ))  # fmt: skip
 
 PeerFrame = (
     Hello | Links | Ways | Interest | Unfollow | Knowledge | Nack | AckExpected | Release | Heard | Claim
-    | Yielded | Together | Topic | Fetch | Fetched | Ping | Pong
+    | Yielded | Together | Topic | Fetch | Fetched | Leave | Left | Ping | Pong
 )  # fmt: skip
 ClientFrame = (
     Connect | Welcome | Describe | Topic | Publish | Published | Subscribe | Subscribed | Deliver | Gap | Ack
     | Acked | Credit | Unsubscribe | Unsubscribed | Fetch | Fetched | Offer | Recall | Recalled | RecallMore
     | RecallOver | Lease | Leased | Rest | Pushing | Resume | Ask | Answer | Refused | Ping | Pong | Login
-    | Proof
+    | Proof | Leave | Left | Come
 )  # fmt: skip
 Frame = PeerFrame | ClientFrame | Overlay | SecurityFrame

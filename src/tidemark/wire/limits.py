@@ -11,14 +11,15 @@ from tidemark.message.batches.batch import BATCH_BYTES_MAX
 #: versions of the protocol between clients and brokers; since version 2, Refused may end with addresses;
 #: since version 3, Describe may end with the shapes that are asked for; since version 4, a broker may ask for
 #: a Login; since version 5, Subscribe may end with the last broker, and Ack with credit; since version 6,
-#: Topic may end with its generation
+#: Topic may end with its generation; since version 7, a named publisher says Leave and Come
 PROTOCOL_OLDEST = 1
-PROTOCOL_NEWEST = 6
+PROTOCOL_NEWEST = 7
 #: versions between brokers; since version 2, Interest and Nack are by pubend and Release has a row by host;
 #: since version 3, brokers say Ways; since version 4, Together and Yielded, Claim may end with whom it is
-#: for, and Heard with what is lost; since version 5, Topic may end with its generation
+#: for, and Heard with what is lost; since version 5, Topic may end with its generation; since version 6,
+#: brokers pass Leave and Left on
 LINK_OLDEST = 2
-LINK_NEWEST = 5
+LINK_NEWEST = 6
 
 #: a frame before the handshake is done; Hello, Connect, Resume, Pushing and Welcome always fit
 HANDSHAKE_BYTES_MAX = 8 << 10
@@ -46,6 +47,8 @@ EPOCH_MAX = 2**62 - 1
 #: An epoch that does not follow a known one is at most so many microseconds, a hundred years, ahead of the
 #: clock of the broker that hears of it; a subscriber's clock counts if it is half of that ahead at most.
 EPOCHS_AHEAD_US = 3_155_760_000_000_000
+#: The moves of a publisher count from 1, or from a time of day; a pubend takes none that leaps.
+MOVE_MAX = 2**62 - 1
 OVERLAY_VERSION_MAX = 2**53 - 1
 #: versions of a topology or an access document that a broker can have missed
 VERSIONS_MISSED_MAX = 2**20

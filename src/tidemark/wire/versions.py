@@ -8,6 +8,7 @@ from __future__ import annotations
 from tidemark.errors import VersionError
 from tidemark.wire.frames import Claim, Frame, Heard, Together, Topic, Ways, Yielded
 from tidemark.wire.limits import LINK_NEWEST, LINK_OLDEST, PROTOCOL_NEWEST, PROTOCOL_OLDEST
+from tidemark.wire.moving.frames import Leave, Left
 
 
 def agree(oldest: int, newest: int) -> int:
@@ -32,6 +33,8 @@ def is_spoken(frame: Frame, version: int) -> bool:
             return version >= 4 or not more
         case Topic(generation=more):
             return version >= 5 or not more
+        case Leave() | Left():
+            return version >= 6
         case Ways():
             return version >= 3
         case _:

@@ -10,9 +10,10 @@ back. So at every moment at least one broker holds, and in the end only one.
 A subscriber names the broker that it asked before. The claim then goes to that broker alone, which answers
 when it has let go. If it does not have the subscription and does not know who has, it tells all brokers of
 the claim; and so does the claiming broker itself if no answer comes, and a broker that is to let go of a
-subscription before its own claim of it was answered. A claim that all brokers have been told of needs no
-answer: each of them remembers it for neighbours that were away. A later claim for one broker takes its place
-in that memory: a neighbour that comes back may still have the subscription from before the earlier one.
+subscription before its own claim of it was answered or settled. A claim that all brokers have been told of
+needs no answer: each of them remembers it for neighbours that were away. A later claim for one broker takes
+its place in that memory: a neighbour that comes back may still have the subscription from before the earlier
+one.
 
 Of two claims the one of the higher epoch counts, and a neighbour that tells of a lower one is told the higher
 one. An epoch is the time of day at which the subscriber came, by the subscriber's clock, so that the later
@@ -180,7 +181,7 @@ class Handover:
             return
         if known is not None and _news(known) >= _news(claim):
             return
-        is_answered = self._unanswered.pop(claim.name, None) is None
+        is_answered = self._unanswered.pop(claim.name, None) is None and not self._is_unsettled(known)
         if not claim.to:
             self._spread(claim, but=peer)
         elif mine is None and known is not None and known.broker not in (NOBODY, self._me, claim.broker):
@@ -249,6 +250,10 @@ class Handover:
             self._unanswered[claim.name] = self._turn.now + ANSWER_US
             self._unanswered.move_to_end(claim.name)
         self._out.add(SendPeer(way, claim, CLAIM_PATIENCE_US if claim.settled else 0))
+
+    def _is_unsettled(self, known: Claim | None) -> bool:
+        """Return whether a claim is one of this broker, and who had the subscription before still holds."""
+        return known is not None and known.broker == self._me and not known.settled
 
     def _is_for_all(self, claim: Claim) -> bool:
         """Return whether all brokers have been told of a claim, as it was before it was settled."""

@@ -1,7 +1,8 @@
 """Pubend: a publishing endpoint, the root of one stream (DSN'03 3; docs/architecture.md).
 
 Owns the ticks of its events, the sequence numbers of its publishers, and what may be let go. Promises: an
-acknowledged event is on disk; a retried event is not logged again; ticks that were told to be silent stay
+acknowledged event is on disk; a retried event is not logged again; what a publisher sends that has left for
+another pubend is not logged, until it comes back; ticks that were told to be silent stay
 silent, also after a crash with a clock that went back; a tick turns L only when every durable subscriber has
 released it, or when policy says so and every subscriber that is not catching up has it. Events whose validity
 has passed are let go as silence, whoever has not got them.
@@ -16,6 +17,7 @@ from typing import Protocol
 from tidemark.broker.effects import (
     AppendEvents,
     AppendLease,
+    AppendMove,
     DrainNotice,
     ExpireLog,
     LogExpired,
@@ -28,9 +30,12 @@ from tidemark.broker.publishing.remembered_publishers import RememberedPublisher
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.validity import may_expire
+from tidemark.message.publisher_names import PublisherMove
 from tidemark.ticks import TICK_MAX, TICK_MIN
 from tidemark.wire.answers import PubendStatus
 from tidemark.wire.frames import Publish, Published, Refused
+from tidemark.wire.limits import EPOCHS_AHEAD_US
+from tidemark.wire.moving.frames import Come, Leave, Left
 
 SECOND = 1_000_000
 
@@ -38,6 +43,9 @@ TOO_MANY_NAMES = (
     "this pubend remembers as many named publishers as it can and takes no new name, since forgetting one "
     "could log its events twice: publish under a name that was used before, at another pubend, or without one"
 )
+
+
+FULL = "the disk is full: nothing was logged, send again when there is room"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +108,7 @@ class Pubend:
         #: lease: neighbours may have heard that far before a crash, and the stream must not fall behind that
         self.position = max(state.last, state.lost, state.lease)
         self.lost = state.lost
-        self._publishers = RememberedPublishers(state.publishers)
+        self._publishers = RememberedPublishers(state.publishers, state.moves)
         #: The log has lost events: a publisher that goes on further than expected is right, the first time
         #: that it comes in this life. `_heard` has those that came.
         self._is_damaged = state.is_damaged
@@ -118,6 +126,8 @@ class Pubend:
         self._delivered = TICK_MIN
         #: the archive has reported to have everything up to here; None if there is no archive
         self.archived: int | None = TICK_MIN if policy.archive else None
+        #: whoever keeps the archive has asked to let go, early, what it has up to here
+        self._dismissed = TICK_MIN
         #: A batch in the log may have a validity. Of what earlier lives logged, nothing is known yet.
         self._may_expire = bool(state.sizes)
         #: when the oldest batch will have expired, TICK_MAX if never; and when the log was last asked, None
@@ -142,10 +152,13 @@ class Pubend:
     def received(self, client: int, frame: Publish) -> None:
         """A publisher's batch: log the events that are new, and acknowledge the batch once it is durable."""
         last = frame.sequence + frame.batch.count - 1
-        if self._is_damaged:
+        if self._is_damaged and not self._has_left(frame.publisher):
             self._take_word(frame)
         known = self._publishers.get(frame.publisher)
         expected = known[0] + 1 if known is not None else 1
+        if last >= expected and self._has_left(frame.publisher):
+            self._refuse(client, frame.publisher, "moved", self._gone(frame.publisher))
+            return
         if frame.sequence > expected:
             # Taking a later batch first would make the earlier one look like a repetition when it comes.
             self._refuse(client, frame.publisher, "sequence", _out_of_order(frame, known))
@@ -164,10 +177,12 @@ class Pubend:
         sequence, tick = appended
         acknowledgement = Published(self.name, frame.publisher, max(last, sequence), tick)
         # Also for a duplicate: the original may still be on its way to the disk.
-        full = "the disk is full: nothing was logged, send again when there is room"
+        self._acknowledge(client, acknowledgement)
+
+    def _acknowledge(self, client: int, acknowledgement: Published) -> None:
         self._when_durable(
             lambda: self._out.add(SendClient(client, acknowledgement)),
-            lambda: self._refuse(client, frame.publisher, "full", full),
+            lambda: self._refuse(client, acknowledgement.publisher, "full", FULL),
         )
 
     def _take_word(self, frame: Publish) -> None:
@@ -181,6 +196,75 @@ class Pubend:
             self._publishers.appended(name, believed)
             self._publishers.durable(name, believed)
         self._heard.add(frame.publisher)
+
+    # Publishers that move.
+
+    def leave(self, frame: Leave, answer: Callable[[Left], None]) -> None:
+        """A publisher wants to go to another pubend: say, once that is on disk, where it is and what is here.
+
+        The publisher goes if the move is the next one after the last that is known here, or a later one: then
+        it was on its way to this pubend, of which nobody has heard here.
+        """
+        name = frame.publisher
+        move = self._publishers.move(name) or PublisherMove(0)
+        last = self._publishers.get(name) or (0, self._last)
+        has_come = frame.move > move.number + 1  # in a move that this pubend has not heard of
+        if frame.to != self.name and (has_come or (frame.move == move.number + 1 and not move.to)):
+            if not self._may_move(name, frame.move, move):
+                return
+            last = (max(last[0], frame.sequence), last[1])
+            move = PublisherMove(frame.move, frame.to)
+            self._append_move(name, last, move)
+            self._counters["publishers_left"] += 1
+        left = Left(self.name, name, *last, move.number, move.to or self.name)
+        self._when_durable(lambda: answer(left), lambda: None)
+
+    def come(self, client: int, frame: Come) -> None:
+        """A publisher goes on here after what earlier pubends have; it is told so once that is on disk."""
+        name = frame.publisher
+        move = self._publishers.move(name) or PublisherMove(0)
+        last = self._publishers.get(name) or (0, self._last)
+        if not self._publishers.has_room(name):
+            self._refuse(client, name, "limit", TOO_MANY_NAMES)
+            return
+        if frame.move < move.number or (frame.move == move.number and move.to):
+            self._refuse(client, name, "moved", self._gone(name))
+            return
+        if frame.move > move.number:
+            if not self._may_move(name, frame.move, move):
+                self._refuse(client, name, "limit", f"the move {frame.move} is too far from the last one")
+                return
+            last = (max(last[0], frame.sequence), last[1])
+            self._append_move(name, last, PublisherMove(frame.move))
+            self._counters["publishers_came"] += 1
+        self._acknowledge(client, Published(self.name, name, *last))
+
+    def _may_move(self, name: str, number: int, last: PublisherMove) -> bool:
+        """Return whether a publisher of this name is remembered, or can be, and its move is no leap.
+
+        A leap would leave no room for the moves of honest clients; they count, or begin with a time of day.
+        """
+        is_leap = number > max(last.number + 1, self._turn.wall + EPOCHS_AHEAD_US)
+        return self._publishers.has_room(name) and not is_leap
+
+    def _has_left(self, name: str) -> bool:
+        move = self._publishers.move(name)
+        return move is not None and bool(move.to)
+
+    def _gone(self, name: str) -> str:
+        move = self._publishers.move(name)
+        where = f" for the pubend {move.to!r}" if move is not None and move.to else ""
+        return f"the publisher {name!r} has left{where}: ask there which of its events are logged"
+
+    def _append_move(self, name: str, last: tuple[int, int], move: PublisherMove) -> None:
+        self._publishers.moved(name, last, move)
+        self._out.add(AppendMove(self.name, name, *last, move))
+        self._unsynced += 1
+        self._turn.log.after(lambda: self._move_durable(name, last, move), self._forgotten)
+
+    def _move_durable(self, name: str, last: tuple[int, int], move: PublisherMove) -> None:
+        self._unsynced -= 1
+        self._publishers.move_durable(name, last, move)
 
     def has(self, frame: Publish) -> bool:
         """Return whether every event of the batch has come before."""
@@ -329,6 +413,12 @@ class Pubend:
             self._expires_at = TICK_MIN
             self._out.add(LoseLog(self.name, upto))
 
+    def dismiss(self, upto: int) -> None:
+        """Let go, as policy would, what the archive has up to this tick: who lacks it gets it from there."""
+        assert self.archived is not None
+        self._dismissed = max(self._dismissed, min(upto, self.archived))
+        self.release()
+
     def expire(self) -> None:
         """Let what has expired go, as silence, whether or not anybody lacks it; the archive gets it first."""
         asked = self._expiry_asked
@@ -372,10 +462,10 @@ class Pubend:
         return old if beyond is None else max(old, beyond)
 
     def _early(self) -> int:
-        """Return the tick up to which the administrator's policy would let history go."""
-        upto = TICK_MIN
+        """Return the tick up to which the administrator's policy, or the archive, would let history go."""
+        upto = self._dismissed
         if self._policy.max_retain is not None:
-            upto = self._turn.wall - self._policy.max_retain
+            upto = max(upto, self._turn.wall - self._policy.max_retain)
         if self._policy.max_bytes is not None:
             beyond = self._sizes.beyond(self._policy.max_bytes)
             upto = upto if beyond is None else max(upto, beyond)

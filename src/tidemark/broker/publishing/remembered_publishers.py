@@ -4,13 +4,14 @@ A publisher that an application has named is never forgotten, since it may come 
 what it was not told to be logged. A new name for which there is no room is refused instead. Names that
 clients made for themselves are kept apart, so that they push nobody out: beyond MADE_NAMES_MAX the one that
 has not published for the longest time is forgotten. If its client is still there, its next number is refused.
+With a given name its last move is remembered: away from the pubend, or to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidemark.message.publisher_names import MADE_NAMES_MAX, is_made
+from tidemark.message.publisher_names import MADE_NAMES_MAX, PublisherMove, is_made
 
 #: Memory for publishers that applications have named, of one pubend; a snapshot of them fits into one record
 #: of the log.
@@ -23,9 +24,11 @@ Last = tuple[int, int]
 
 
 class RememberedPublishers:
-    """The last event of each publisher: what was appended, and what of it is durable."""
+    """The last event of each publisher, and its last move: what was appended, and what of it is durable."""
 
-    def __init__(self, recovered: Mapping[str, Last]) -> None:
+    def __init__(
+        self, recovered: Mapping[str, Last], moves: Mapping[str, PublisherMove] | None = None
+    ) -> None:
         #: name -> its last event that was appended; the names made by clients in the order of their ticks
         self._given: dict[str, Last] = {}
         self._made: dict[str, Last] = {}
@@ -35,6 +38,11 @@ class RememberedPublishers:
         self.bytes = 0
         for name, last in recovered.items():
             self._set(name, last)
+        #: name -> its last move, of those that ever moved
+        self._moves = dict(moves or {})
+        #: name -> its last durable move, None if it has none, for names with a move that is not durable
+        self._durable_moves: dict[str, PublisherMove | None] = {}
+        self.bytes += sum(map(_move_size, self._moves.values()))
 
     def __len__(self) -> int:
         return len(self._given) + len(self._made)
@@ -60,8 +68,29 @@ class RememberedPublishers:
         else:
             self._durable[name] = last
 
+    def move(self, name: str) -> PublisherMove | None:
+        """Return the publisher's last move; None if it never moved."""
+        return self._moves.get(name)
+
+    def moved(self, name: str, last: Last, move: PublisherMove) -> None:
+        """A move was appended; `last` is the publisher's last event, here or at an earlier pubend."""
+        self.appended(name, last)
+        self._durable_moves.setdefault(name, self._moves.get(name))
+        self._set_move(name, move)
+
+    def move_durable(self, name: str, last: Last, move: PublisherMove) -> None:
+        """The move is durable."""
+        self.durable(name, last)
+        if self._moves.get(name) == move:
+            self._durable_moves.pop(name, None)
+        else:
+            self._durable_moves[name] = move
+
     def discarded(self) -> None:
         """Everything that is not durable was discarded."""
+        moves, self._durable_moves = self._durable_moves, {}
+        for name, move in moves.items():
+            self._set_move(name, move)
         before, self._durable = self._durable, {}
         for name, last in before.items():
             if last is not None:
@@ -70,6 +99,13 @@ class RememberedPublishers:
                 self.bytes -= _size(name)
             else:
                 self._made.pop(name, None)
+
+    def _set_move(self, name: str, move: PublisherMove | None) -> None:
+        before = self._moves.pop(name, None)
+        self.bytes -= _move_size(before) if before is not None else 0
+        if move is not None:
+            self._moves[name] = move
+            self.bytes += _move_size(move)
 
     def _set(self, name: str, last: Last) -> None:
         if name in self._given:
@@ -86,3 +122,7 @@ class RememberedPublishers:
 
 def _size(name: str) -> int:
     return PUBLISHER_BYTES + len(name.encode())
+
+
+def _move_size(move: PublisherMove) -> int:
+    return PUBLISHER_BYTES + len(move.to.encode())

@@ -75,14 +75,14 @@ def topology_show(file: Path | None, url: str, is_watched: bool, interval: float
 
         emit_either(describe_overlay(topology_of(file), source=str(file)), draw, as_json)
         return
-    latest = ask_all_brokers(find_topology([url]))
+    latest = ask_all_brokers(find_topology([url]), url)
 
     def describe_again() -> OverlayDescription:
         nonlocal latest
         # The topology is asked for each time, since it may have changed.
         topology = find_topology([url])
-        before, latest = latest, ask_all_brokers(topology)
-        return describe_overlay(topology, latest, before)
+        before, latest = latest, ask_all_brokers(topology, url)
+        return describe_overlay(topology, latest, before, like=url)
 
     with Interrupts() as interrupts:
         if is_watched and not as_json:

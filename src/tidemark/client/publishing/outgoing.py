@@ -83,6 +83,7 @@ class PublisherStream:
 
     def __init__(self, publisher: str, pubend: str, first: int = 1, *, is_named: bool = False) -> None:
         self.publisher = publisher
+        #: a publisher that moves goes on at another one; only `PublisherPlace` changes it
         self.pubend = pubend
         #: the application named the publisher and numbers its events; it may repeat events of an earlier run
         self.is_named = is_named
@@ -184,8 +185,16 @@ class PublisherStream:
 
     # Outcomes.
 
-    def published(self, sequence: int, tick: int) -> int:
-        """Everything up to `sequence` is on disk, the last event at `tick`; return the bytes this frees."""
+    @property
+    def acknowledged(self) -> int:
+        """The last number that was acknowledged to this stream; 0 if none was."""
+        return self._acknowledged
+
+    def published(self, sequence: int, tick: int | None) -> int:
+        """Everything up to `sequence` is on disk, the last event at `tick`; return the bytes this frees.
+
+        `tick` is None if it is not known.
+        """
         freed = 0
         self.refusals, self.refusal = 0, None
         while self._sealed and self._sealed[0].last <= sequence:
@@ -197,14 +206,14 @@ class PublisherStream:
         self._acknowledged = max(self._acknowledged, sequence)
         return freed
 
-    def _ticks(self, outgoing: OutgoingBatch, receipt: Receipt, sequence: int, tick: int) -> Ticks:
+    def _ticks(self, outgoing: OutgoingBatch, receipt: Receipt, sequence: int, tick: int | None) -> Ticks:
         """The ticks of the events of `receipt`, as far as they are known from the last one's.
 
         A pubend gives consecutive ticks to a batch, so the last tick tells all of them. The exception is the
         first batch of a named publisher, a part of which an earlier run may have published.
         """
         end = receipt.first + receipt.count
-        if outgoing.last != sequence:
+        if outgoing.last != sequence or tick is None:
             return [None] * receipt.count
         if self.is_named and not self._acknowledged:
             return [tick if number == sequence else None for number in range(receipt.first, end)]

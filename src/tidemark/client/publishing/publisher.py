@@ -3,7 +3,7 @@
 Everything that is published in one turn of the loop leaves as one batch, and while the socket is congested
 batches grow; no event waits only to fill a batch. Events that are not acknowledged are kept, within a bound,
 and sent again on the next connection to a broker that hosts their pubend; by their numbers the pubend logs
-each of them once.
+each of them once. Those of a named publisher can go on to a pubend of another broker (`PublisherPlace`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from time import time_ns
 from typing import Any
 
 from tidemark.client.connecting.backoff import Backoff
@@ -20,6 +21,7 @@ from tidemark.client.connecting.refusals import error_of
 from tidemark.client.publishing.assignment import AssignmentRule, PubendChoice, read_rule
 from tidemark.client.publishing.options import EventOptions
 from tidemark.client.publishing.outgoing import PublisherStream, Receipt, Ticks
+from tidemark.client.publishing.place import PublisherPlace
 from tidemark.client.topics import ClientTopics
 from tidemark.errors import (
     ClientError,
@@ -38,6 +40,7 @@ from tidemark.message.batches.batch import (
 )
 from tidemark.wire.frames import Publish, Published, Refused, Welcome
 from tidemark.wire.limits import PUBLISH_BYTES_MAX, PUBLISH_NAMES_BYTES_MAX
+from tidemark.wire.moving.frames import Leave, Left
 
 #: Bytes of events that may be published and not acknowledged; beyond that, publishing waits.
 UNACKNOWLEDGED_BYTES_MAX = 32 << 20
@@ -46,6 +49,10 @@ WAITING_EVENTS_MAX = 100_000
 #: Refusals of a sequence number, in a row, that are answered by sending again. A broker that refuses more
 #: often does not know what was acknowledged before: it has lost its disk, or is another one.
 SEQUENCE_REFUSALS_MAX = 3
+#: The version of the protocol from which on a broker lets publishers move.
+MOVES_VERSION = 7
+#: A pubend that does not answer a publisher which wants to leave is asked again after so long.
+LEAVE_SECONDS = 1.0
 _UNKNOWN = (
     "whether it is logged, or still will be, is not known: publish it again only if twice does no harm, "
     "or name the publisher and number its events"
@@ -81,6 +88,12 @@ class Publisher:
         self._topics = topics
         self._publisher = publisher
         self._is_named = is_named
+        #: the application has not said at which pubend the publisher is to stay
+        self._may_move = is_named and pubend is None
+        #: where the named publisher is, once it has published something, if it may move
+        self._place: PublisherPlace | None = None
+        #: asks a pubend again to let the publisher go
+        self._leaving: asyncio.TimerHandle | None = None
         self._choice = PubendChoice(publisher, pubend, is_named=is_named)
         self._ask = ask
         #: asks the broker for its rule
@@ -222,6 +235,8 @@ class Publisher:
             name = f"{name}.{self._streams_made}"
         stream = PublisherStream(name, pubend, first if self._is_named else 1, is_named=self._is_named)
         self._streams[pubend] = stream
+        if self._may_move:
+            self._place = PublisherPlace(stream)
         return stream
 
     # Waiting for a schema, for room, for a broker.
@@ -305,17 +320,42 @@ class Publisher:
         welcome = self._link.welcome
         if welcome is None or self._retry is not None:
             return
-        for stream in self._streams.values():
-            if stream.pubend not in welcome.pubends:
+        for stream in list(self._streams.values()):
+            if not self._is_ready(stream, welcome):
                 continue
             for sequence, batch in stream.unsent():
                 self._link.send(Publish(stream.pubend, stream.publisher, sequence, batch))
                 if self._link.is_congested:
                     return
 
+    def _is_ready(self, stream: PublisherStream, welcome: Welcome) -> bool:
+        """Whether batches can be sent. A publisher that has to move for that does what is next."""
+        place = self._place
+        if place is None or stream is not place.stream or welcome.version < MOVES_VERSION:
+            return stream.pubend in welcome.pubends
+        if stream.is_empty:
+            return False
+        step = place.next_step(welcome.pubends)
+        if step is not None:
+            self._link.send(step)
+        if isinstance(step, Leave):
+            if self._leaving is not None:
+                self._leaving.cancel()
+            self._leaving = self._loop.call_later(LEAVE_SECONDS, self._leave_again)
+        return place.is_ready(welcome.pubends)
+
+    def _leave_again(self) -> None:
+        self._leaving = None
+        if self._place is not None:
+            self._place.again()
+            self.writable()
+
     def up(self, welcome: Welcome) -> None:
         """A new connection: send again, in order, what is not acknowledged, if its pubend is hosted there."""
-        if self._current is not None and self._current.pubend not in welcome.pubends:
+        if self._place is not None:
+            self._place.again()
+        can_move = self._place is not None and welcome.version >= MOVES_VERSION
+        if self._current is not None and self._current.pubend not in welcome.pubends and not can_move:
             self._current = None
         if self._choice.up(welcome):
             self._asking = self._loop.create_task(self._learn_rule(), name="tidemark assignment")
@@ -346,9 +386,47 @@ class Publisher:
         stream = self._streams.get(frame.pubend)
         if stream is None or stream.publisher != frame.publisher:
             return
+        if self._place is not None:
+            self._place.settled()
         self._bytes -= stream.published(frame.sequence, frame.tick)
         self._backoff.reset()
         self._changed.set()
+
+    def left(self, frame: Left) -> None:
+        """A pubend has let the publisher go, or says where it is."""
+        place = self._place
+        if place is not None and place.left(frame):
+            tick = frame.tick if frame.to != frame.pubend else None
+            self._moved(place, frame.pubend, frame.sequence, tick)
+
+    def _moved(self, place: PublisherPlace, before: str, sequence: int, tick: int | None) -> None:
+        """The publisher goes from the pubend `before` to another; events up to `sequence` are on disk."""
+        stream = place.stream
+        self._bytes -= stream.published(sequence, tick)
+        self._streams.pop(before, None)
+        self._streams[stream.pubend] = stream
+        stream.rewind()
+        self.writable()
+        self._changed.set()
+
+    def move_anyway(self, after: int) -> None:
+        """Go on at the broker at hand, without asking the last one. See Client.move_publisher."""
+        welcome = self._link.welcome
+        if not self._may_move:
+            raise ClientError("only a publisher with a name and without a fixed pubend moves: see connect()")
+        if welcome is None:
+            raise NotConnectedError("there is no broker just now: it is being looked for")
+        if welcome.version < MOVES_VERSION:
+            raise ClientError(f"the broker {welcome.broker!r} is too old: update it first")
+        pubend = self._choice.of_publisher()
+        stream = self._current or self._make_stream(pubend, after + 1)
+        if not 0 <= after < stream.next:
+            raise ClientError(f"{after} events cannot be logged: {stream.next} is the number of the next one")
+        self._current = stream
+        before = stream.pubend
+        assert self._place is not None
+        self._place.go_anyway(pubend, after, time_ns() // 1_000)
+        self._moved(self._place, before, after, None)
 
     def refused(self, frame: Refused) -> None:
         """The broker refused a batch."""
@@ -358,6 +436,8 @@ class Publisher:
         for stream in [each for each in self._streams.values() if each.publisher == frame.name]:
             if frame.code == "full":
                 self._later(stream, error)
+            elif self._place is not None and frame.code in ("moved", "draining", "pubend"):
+                self._turned_away(self._place, frame.code, error)
             elif frame.code == "sequence" and self._retry is not None:
                 pass  # a batch behind the one that was refused: all of them are sent again anyway
             elif frame.code == "sequence" and stream.refusals < SEQUENCE_REFUSALS_MAX:
@@ -365,6 +445,15 @@ class Publisher:
                 self._later(stream, None)
             else:
                 self._give_up(stream, error)
+
+    def _turned_away(self, place: PublisherPlace, code: str, error: RefusedError) -> None:
+        """The publisher, which may move, is not taken where it is: find out where it is, or go elsewhere."""
+        if code == "moved":
+            place.doubt()
+            self.writable()
+        elif code == "pubend":
+            place.stream.refusal = error  # of calls that time out: it is asked for again
+        # The client leaves a broker that is being drained, and the publisher follows.
 
     def _later(self, stream: PublisherStream, refusal: RefusedError | None) -> None:
         """Send all batches again after a while; `refusal` is the error of calls that time out until then."""
@@ -374,6 +463,8 @@ class Publisher:
 
     def _again(self) -> None:
         self._retry = None
+        if self._place is not None:
+            self._place.again()
         for stream in self._streams.values():
             stream.rewind()
         self.writable()
@@ -385,6 +476,8 @@ class Publisher:
         """
         self._bytes -= stream.abandon(error)
         self._streams.pop(stream.pubend, None)
+        if self._place is not None and self._place.stream is stream:
+            self._place = None
         if self._current is stream:
             self._current = None
         self._changed.set()
@@ -404,7 +497,8 @@ class Publisher:
             for receipt in list(stream.overdue(now)):
                 receipt.promise.set_exception(self._overdue(stream))
             welcome = self._link.welcome
-            if stream.deadline() is None and (welcome is None or stream.pubend not in welcome.pubends):
+            is_away = welcome is None or stream.pubend not in welcome.pubends
+            if stream.deadline() is None and is_away and self._place is None:
                 # Its broker is away and no call waits for it: kept for ever it would take up the room.
                 self._give_up(stream, None)
         queued = [waiting.receipt for waiting in self._waiting if not waiting.receipt.promise.done()]
@@ -443,7 +537,7 @@ class Publisher:
         for task in (self._worker, self._asking):
             if task is not None:
                 task.cancel()
-        for timer in (self._timer, self._retry):
+        for timer in (self._timer, self._retry, self._leaving):
             if timer is not None:
                 timer.cancel()
         for waiting in self._waiting:

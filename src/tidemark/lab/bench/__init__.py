@@ -10,7 +10,10 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
+
+from tidemark.errors import ConfigError
 
 if TYPE_CHECKING:
     from tidemark.lab.bench.report import Section
@@ -20,21 +23,30 @@ if TYPE_CHECKING:
 class Bench:
     """A benchmark: its name, what it is about in a line, and its module below `tidemark.lab.bench`.
 
-    The module has `sections(effort)`, and the two efforts `FULL` and `QUICK`.
+    The module has `sections(effort)`, and the two efforts `FULL` and `QUICK`; if it can last as long as one
+    likes, also `lasting(minutes)`, which returns an effort.
     """
 
     name: str
     about: str
     module: str
 
-    def sections(self, *, quick: bool) -> Iterator[Section]:
+    def sections(self, *, quick: bool, minutes: float | None = None) -> Iterator[Section]:
         """Run the benchmark, in full or quickly; AssertionError when what it measures is wrong.
+
+        ConfigError if it is to last `minutes` and has a length of its own.
 
         The module is imported only now: the command line lists all benchmarks and should not wait for their
         dependencies.
         """
         module = import_module(f"tidemark.lab.bench.{self.module}")
-        sections: Iterator[Section] = module.sections(module.QUICK if quick else module.FULL)
+        effort = module.QUICK if quick else module.FULL
+        if minutes is not None:
+            if not hasattr(module, "lasting"):
+                text = f"bench {self.name} has a length of its own: leave out --minutes"
+                raise ConfigError(text, key="minutes")
+            effort = module.lasting(minutes)
+        sections: Iterator[Section] = module.sections(effort)
         return sections
 
 
@@ -45,21 +57,31 @@ def run(
     out: IO[str] | None = None,
     *,
     check: bool = False,
+    minutes: float | None = None,
+    before: Path | None = None,
+    page: Path | None = None,
 ) -> int:
-    """Run a benchmark and show what it finds.
+    """Run a benchmark and show what it finds, beside what the run of the file `before` has found.
+
+    Its grids are written into a `page`, between its marks. `minutes` is how long it lasts, if it can.
 
     Returns the exit code: 0 when everything that was measured was right, whether or not goals were missed;
     with `check` a missed goal gives 1 too.
     """
     # Not imported above: the processes that a benchmark starts import this package and report nothing.
-    from tidemark.lab.bench.report import JsonReport, TableReport
+    from tidemark.lab.bench.report import JsonReport, TableReport, read_earlier, write_page
 
-    report = JsonReport(name, out) if json_output else TableReport(name, out)
+    earlier = None if before is None else read_earlier(before)
+    report = JsonReport(name, out) if json_output else TableReport(name, out, earlier)
     missed = False
+    grids: list[Section] = []
     try:
-        for section in BENCHES[name].sections(quick=quick):
+        for section in BENCHES[name].sections(quick=quick, minutes=minutes):
             report.show(section)
             missed = missed or any(each.ok is False for each in section.measurements)
+            grids += [section] if section.grid else []
+        if page is not None:
+            write_page(page, name, grids)
     except AssertionError as wrong:
         print(f"bench {name}: WRONG: {wrong}", file=sys.stderr)
         return 1
@@ -94,7 +116,17 @@ BENCHES: dict[str, Bench] = {
         ),
         Bench("latency", "from publisher to subscriber at 200 events a second", "system.latency"),
         Bench(
+            "steps",
+            "what each hot path of a broker costs in calls, memory and instructions, at any load",
+            "steps.benchmark",
+        ),
+        Bench(
             "idle", "memory and CPU of 10,000 subscribers that only wait, connected and parked", "system.idle"
+        ),
+        Bench(
+            "history",
+            "memory of an event of history with 10,000 durable subscribers away, and the next start",
+            "system.history",
         ),
         Bench(
             "hostile",
@@ -102,10 +134,21 @@ BENCHES: dict[str, Bench] = {
             "hostile.benchmark",
         ),
         Bench(
+            "peers",
+            "the same workloads against Redis, NATS, Mosquitto, RabbitMQ and ActiveMQ, where installed",
+            "peers.benchmark",
+        ),
+        Bench(
+            "soak",
+            "a fixed rate for --minutes, with kills: latency to p99.99, memory and files over time",
+            "soak.benchmark",
+        ),
+        Bench(
             "security",
-            "TLS and 1,000 principals with a rule each against open, as ratios; wrong passwords",
+            "TLS and 1,000 principals with a rule each against open, as ratios",
             "security.benchmark",
         ),
+        Bench("logins", "what connected clients notice beside 100,000 wrong passwords", "security.logins"),
         Bench(
             "console",
             "what an open console and 1,000 browsers cost a loaded broker, and what others notice",

@@ -11,6 +11,7 @@ from tidemark.lab.figures.dsn03 import real as dsn03_real
 from tidemark.lab.figures.dsn03 import simulated as dsn03_simulated
 from tidemark.lab.figures.experiment import Experiment, prose
 from tidemark.lab.figures.mops import figures as mops
+from tidemark.lab.figures.mops import models
 
 SIMULATED = """
 A publisher hosting and a subscriber hosting broker, four pubends, and each subscriber wants a quarter of the
@@ -51,6 +52,13 @@ EXPERIMENTS: dict[str, Experiment] = {
             prose(mops.METHOD),
             mops.FIGURES,
             mops.measure,
+        ),
+        Experiment(
+            "mops-models",
+            "MOPS, future work: other ways to roam, and subscribers that want a part of the events",
+            prose(models.METHOD),
+            (models.FIGURE,),
+            models.measure,
         ),
         Experiment(
             "dsn02-link",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
@@ -53,3 +54,26 @@ def peak_resident_bytes(pid: int) -> int:
     status = Path(f"/proc/{pid}/status").read_text()
     kibibytes = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(kibibytes) << 10
+
+
+def tree_of(pid: int) -> list[int]:
+    """The process and all that descend from it."""
+    parents: dict[int, int] = {}
+    for each in Path("/proc").iterdir():
+        if each.name.isdecimal():
+            with suppress(OSError):
+                parents[int(each.name)] = ProcessStat(int(each.name)).parent
+    found = [pid]
+    for ancestor in found:
+        found += [child for child, parent in parents.items() if parent == ancestor]
+    return found
+
+
+def tree_cpu_seconds(pid: int) -> float:
+    """CPU time of the process and of all that descend from it."""
+    total = 0.0
+    for each in tree_of(pid):
+        with suppress(OSError):
+            stat = ProcessStat(each)
+            total += stat.cpu_seconds + stat.ended_children_cpu_seconds
+    return total

@@ -38,6 +38,11 @@ class Conditions:
             del self._numbers[self._compiled.pop(number).tree], self._uses[number]
             self.boxes.drop(number)
 
+    @property
+    def in_use(self) -> bool:
+        """Whether any condition is in use."""
+        return bool(self._compiled)
+
     def file(self, number: int, box: int) -> None:
         """File a box under a condition: every event for which it is true is a candidate for the box."""
         self.boxes.append(number, box)

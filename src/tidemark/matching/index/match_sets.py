@@ -51,10 +51,12 @@ class MatchSets:
         """The number of sets held, without the empty one."""
         return len(self._numbers) - 1
 
-    def renew(self) -> None:
-        """Forget all sets if too much is held. The matcher calls it between batches."""
-        if len(self) > MATCH_SETS_MAX or self._held > MATCH_SET_MEMBERS_MAX:
+    def renew(self) -> bool:
+        """Forget all sets if too much is held; returns whether. The matcher calls it between batches."""
+        is_full = len(self) > MATCH_SETS_MAX or self._held > MATCH_SET_MEMBERS_MAX
+        if is_full:
             self._forget()
+        return is_full
 
     def intern(self, digests: list[bytes], members_of: MembersOfRows) -> Ids:
         """digests[row] -> number[row]. `members_of` is called once, with a row of each set not met before."""

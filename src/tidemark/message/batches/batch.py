@@ -227,8 +227,22 @@ class EventBatch:
         return [self.slice(rows.start, rows.stop) for rows in stretches(reach, bytes_max - overhead)]
 
     def _with_rows(self, ticks: Ints, ends: NDArray[np.integer], body: Bytes) -> EventBatch:
+        if self._names_bytes > _DICTIONARY_BYTES_MAX and self._names_bytes > len(body):
+            return self._with_used_names(ticks, ends.astype("<u4"), body)
         names = bytes(self.data[_HEADER.size : _HEADER.size + self._names_bytes])
         return _assemble(names, self.shapes, self.publishers, ticks, ends.astype("<u4"), [body.data])
+
+    def _with_used_names(self, ticks: Ints, ends: NDArray[np.uint32], body: Bytes) -> EventBatch:
+        """A batch of these rows with a dictionary of what they name: a few rows do not carry it all."""
+        renamed = body.copy()
+        view, starts = sliding(renamed, "<u2"), np.concatenate((np.zeros(1, np.int64), ends))[:-1]
+        used: list[list[int]] = []
+        for offset in (_SHAPE_AT, _PUBLISHER_AT):
+            numbers, view[starts + offset] = np.unique(view[starts + offset], return_inverse=True)
+            used.append(numbers.tolist())
+        shapes = tuple(self.shapes[number] for number in used[0])
+        publishers = tuple(self.publishers[number] for number in used[1])
+        return _assemble(_names(shapes, publishers), shapes, publishers, ticks, ends, [renamed.data])
 
     def _runs(self, rows: Ints) -> tuple[Ints, Ints]:
         """Where the stretches of bytes of these rows start and end.

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from tidemark.broker.effects import (
     AppendEvents,
     AppendLease,
+    AppendMove,
     AppendPfs,
     ChopCache,
     Effect,
@@ -35,7 +36,7 @@ from tidemark.node.disk.disk_thread import DiskListener, DiskThread, DiskWorker,
 
 _OF_EVENT_LOGS = frozenset(
     (
-        *(AppendEvents, AppendLease, ExpireLog, FetchLog, LoseLog, ReadLog, ResumeLog, SyncLog),
+        *(AppendEvents, AppendLease, AppendMove, ExpireLog, FetchLog, LoseLog, ReadLog, ResumeLog, SyncLog),
         *(ChopCache, ReadCache, WriteCache),
     )
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.broker.overlay.routing import Routing
 from tidemark.sim.judging.ground_truth import ViolationError
+from tidemark.sim.judging.publishing_rates import PublishingRates
 from tidemark.sim.world.subscriber import ConsumedPubend, Life, SimSubscriber
 from tidemark.ticks import RangeSet
 from tidemark.wire.frames import Deliver, Fetched, Gap, Knowledge, PeerFrame
@@ -51,6 +52,7 @@ class RunningChecks:
     #: bytes of events that came in answers, to those that waited for them and to those that did not
     needed_bytes: int = 0
     needless_bytes: int = 0
+    publishing: PublishingRates = field(default_factory=PublishingRates)
 
     def let_go(self, pubend: str, upto: int, wall: int) -> None:
         """A pubend releases history at the time of day `wall`.
@@ -143,13 +145,25 @@ class RunningChecks:
         self.needless_bytes += len(frame.batch.data) * (len(ticks) - needed) // len(ticks)
 
     def seen(self, access: SimAccess, machine: str, user: str, batch: EventBatch) -> None:
-        """Events go to a user: the document in force at the broker has to show every one of them."""
+        """Events go to a user: the document in force at the broker has to show every one of them.
+
+        Exactly the fields that the document hides may be missing.
+        """
+        assert self.world.shown_fields is not None
         for row, tick in enumerate(batch.ticks.tolist()):
             key = self.world.key_of(batch, row)
             if not access.is_shown(machine, user, key):
                 raise ViolationError(
                     f"{machine} shows {user} the event {key} at {tick}, which the access document "
                     f"{access.number(machine)} hides"
+                )
+            hidden = access.hidden(machine, user, key)
+            shape = batch.shapes[int(batch.prelude("shape")[row])]
+            lacking = self.world.shown_fields.lacking(shape.fingerprint)
+            if hidden != lacking:
+                raise ViolationError(
+                    f"{machine} shows {user} the event {key} without the fields {sorted(lacking)}; by the "
+                    f"access document {access.number(machine)}, {sorted(hidden)} are hidden fields"
                 )
 
     def told(self, wall: int, frame: Deliver | Gap) -> None:
@@ -197,15 +211,17 @@ def _everyone_is_at_one_broker(world: World) -> None:
 
 
 def _acknowledged_is_durable(world: World) -> None:
-    """Every acknowledged event is on disk, once, and in its publisher's order."""
+    """Every acknowledged event is on disk, once, at one pubend, and in each in its publisher's order."""
     for publisher in world.publishers:
-        durable = world.ground_truth.durable[publisher.pubend].values()
-        keys = [key for key in durable if key.startswith(f"{publisher.name}/")]
+        keys: list[str] = []
+        for durable in world.ground_truth.durable.values():
+            here = [key for key in durable.values() if key.startswith(f"{publisher.name}/")]
+            order = [int(key.partition("/")[2]) for key in here]
+            if order != sorted(order):
+                raise ViolationError(f"the events of {publisher.name} are logged out of order")
+            keys += here
         if len(keys) != len(set(keys)):
             raise ViolationError(f"an event of {publisher.name} is logged twice")
-        order = [int(key.partition("/")[2]) for key in keys]
-        if order != sorted(order):
-            raise ViolationError(f"the events of {publisher.name} are logged out of order")
         missing = {f"{publisher.name}/{n}" for n in range(1, publisher.acknowledged + 1)} - set(keys)
         if missing:
             raise ViolationError(f"acknowledged and not on disk: {sorted(missing)[:3]}")

@@ -35,6 +35,7 @@ from tidemark.persistence.cache_store import CacheStore
 from tidemark.persistence.pfs_store import PfsStore
 from tidemark.persistence.vouching import Vouching
 from tidemark.sim.swarm.bug import Bug, Patch
+from tidemark.sim.swarm.forgotten_moves import FORGOTTEN_MOVES
 from tidemark.sim.swarm.forgotten_rules import FORGOTTEN_RULES
 from tidemark.storage.events import event_log
 from tidemark.storage.events.event_log import EventLog
@@ -537,6 +538,7 @@ BUGS = {
         _an_old_creation_counts,
         ("brokers disagree about the generations", "was confirmed"),
     ),
+    **FORGOTTEN_MOVES,
     **FORGOTTEN_RULES,
 }
 

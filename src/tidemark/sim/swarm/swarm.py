@@ -31,6 +31,7 @@ from tidemark.sim.swarm.plan import (
 )
 from tidemark.sim.swarm.planted import planted
 from tidemark.sim.swarm.workers import in_order
+from tidemark.sim.world.moving_publisher import MovingPublisher
 from tidemark.sim.world.network import LinkFaults
 from tidemark.sim.world.pipeline import Pipeline
 from tidemark.sim.world.publisher import SimPublisher
@@ -56,6 +57,8 @@ REST_WITH_RATES_US = 240 * SECOND
 STEP_US = SECOND // 4
 #: In how many worlds a topic is removed and created again.
 KEPT_TOPIC_SHARE = 0.25
+#: In how many worlds with several pubends a publisher goes from one to another.
+MOVING_PUBLISHER_SHARE = 0.5
 #: When all is quiet, nacks have to stop within this many microseconds.
 CALM_US = SECOND
 #: An answer of silence that was lost is asked for again late, while nobody lacks an event: so often.
@@ -97,6 +100,7 @@ class SeedRun:
         self.fault_injector = FaultInjector(self.world, self.plan, Random(self.chance.random()))
         self._populate()
         self._keep_a_topic(Random(f"topics of {seed}"))
+        self._let_a_publisher_move(Random(f"moving publishers of {seed}"))
         if self.plan.has_archive:
             self.world.pipeline = Pipeline(self.world, Random(history.random()))
 
@@ -145,12 +149,25 @@ class SeedRun:
         made = KeptTopicPublisher(world, name, pubend, machine, Random(chance.random()), topics=(TOPIC,))
         world.publishers.append(made)
 
+    def _let_a_publisher_move(self, chance: Random) -> None:
+        """In some worlds with several pubends there is a publisher that goes from one to another."""
+        world, pubends = self.world, sorted(self.plan.pubends)
+        if chance.random() >= MOVING_PUBLISHER_SHARE or len(pubends) < 2 or world.access is not None:
+            return
+        name, pubend = f"pub{len(world.publishers)}", chance.choice(pubends)
+        machine = self.plan.pubends[pubend]
+        made = MovingPublisher(
+            world, name, pubend, machine, Random(chance.random()), self.plan.validities, self.plan.topics
+        )
+        world.publishers.append(made)
+
     def execute(self) -> SeedOutcome:
         """Run the storm, heal, let the world rest, check it; ViolationError if a promise was broken."""
         world, engine = self.world, self.world.engine
         start = engine.now
         for publisher in self.world.publishers:
             publisher.connect()
+            publisher.begin(start + STORM_US)
             self._publishing(publisher, start + STORM_US)
             late = partial(publisher.discover, self.plan.late_topic)
             engine.after(self.chance.randint(STORM_US // 4, STORM_US), late)

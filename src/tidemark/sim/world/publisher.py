@@ -46,6 +46,9 @@ class SimPublisher:
     def __post_init__(self) -> None:
         self.topics = self.topics or self.world.topics
 
+    def begin(self, until: int) -> None:
+        """Do, until then, what this publisher does besides publishing: nothing."""
+
     def publish(self, count: int) -> None:
         """Make `count` random events and send them as one batch, as soon as the connection is ready."""
         builder = BatchBuilder()
@@ -56,6 +59,8 @@ class SimPublisher:
                 "kind": self.chance.choice("abcd"),
                 "n": self.chance.randrange(100),
             }
+            if self.world.shown_fields is not None:
+                event["secret"] = self._sequence * 37 % 100
             topic = self.chance.choice(self.topics)
             validity = self.chance.choice(self.validities)
             message = self.world.ground_truth.add(topic, event, validity)
@@ -73,10 +78,13 @@ class SimPublisher:
         if not self.world.is_up(self.machine):
             self.world.engine.after(RETRY_US, self.connect)
             return
-        self.client = self.world.connect(self.machine, self.receive, self.disconnected, self.name)
+        self.client = self._opened()
         self._declared.clear()
         for topic in self.topics:
             self._declare(topic)
+
+    def _opened(self) -> int:
+        return self.world.connect(self.machine, self.receive, self.disconnected, self.name)
 
     def discover(self, topic: str) -> None:
         """Publish to another topic too from now on."""
@@ -102,10 +110,7 @@ class SimPublisher:
                 if self._is_ready:
                     self._send_all()
             case Published(_, _, sequence, _):
-                self.acknowledged = max(self.acknowledged, sequence)
-                self._unacknowledged = [
-                    each for each in self._unacknowledged if each[0] + each[2] - 1 > sequence
-                ]
+                self._acknowledge(sequence)
             case Refused(_, _, code, _) if code in ("full", "sequence", "draining"):
                 # There is nowhere else to go with events of this pubend: also to a broker that is being
                 # drained they are offered again, until it takes them.
@@ -113,6 +118,10 @@ class SimPublisher:
                 self._again()
             case _:
                 raise ViolationError(f"{self.name} got {frame}")
+
+    def _acknowledge(self, sequence: int) -> None:
+        self.acknowledged = max(self.acknowledged, sequence)
+        self._unacknowledged = [each for each in self._unacknowledged if each[0] + each[2] - 1 > sequence]
 
     @property
     def _is_ready(self) -> bool:
@@ -130,8 +139,11 @@ class SimPublisher:
 
     def _send(self, first: int, data: bytes) -> None:
         assert self.client is not None
+        self._send_over(self.client, self.pubend, first, data)
+
+    def _send_over(self, client: int, pubend: str, first: int, data: bytes) -> None:
         batch = EventBatch.parse(bytearray(data))
-        self.world.to_broker(self.client, Publish(self.pubend, self.name, first, batch))
+        self.world.to_broker(client, Publish(pubend, self.name, first, batch))
 
     @property
     def is_idle(self) -> bool:

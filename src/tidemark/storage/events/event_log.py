@@ -9,7 +9,8 @@ event log promises:
 - A batch that was synced is read back row for row until it is lost on purpose, or else its ticks are reported
   as lost: those between the records before and after the damage, no more and no fewer.
 - The oldest batches whose events have all expired can be let go without being lost: they read as silence.
-- The last event of a publisher is remembered as long as the batches are, and after they are chopped.
+- The last event of a publisher is remembered as long as the batches are, and after they are chopped; so is
+  the last move of a publisher.
 
 What a crash may lose: what was appended, leased or lost on purpose since the last sync. Publishers have no
 acknowledgement of it and send it again, silence was not advertised beyond the lease that is on disk, and
@@ -23,13 +24,17 @@ from dataclasses import dataclass
 
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.validity import expires_at
+from tidemark.message.publisher_names import PublisherMove
 from tidemark.storage.events.publishers import LastPublished, Publishers, decode_publishers
 from tidemark.storage.events.record import (
     Marks,
+    MovedPublisher,
     decode_events,
     decode_marks,
+    decode_moved,
     encode_events,
     encode_marks,
+    encode_moved,
     encode_resume,
 )
 from tidemark.storage.log.stream import Undo
@@ -67,6 +72,8 @@ class EventLogState:
     publishers: dict[str, LastPublished]
     #: ticks beyond `lost` that are L because the disk lost them
     damage: tuple[Range, ...]
+    #: the last move of each publisher that ever moved
+    moves: dict[str, PublisherMove]
 
     @property
     def floor(self) -> Tick:
@@ -123,7 +130,15 @@ class EventLog:
         self._look_for_damage()
         damage = tuple(self._damage.parts(self._lost, max(self._last_tick, self._lost)))
         publishers = self._publishers.as_dict()
-        return EventLogState(self._last_tick, self._lease, self._lost, self._expired, publishers, damage)
+        return EventLogState(
+            self._last_tick,
+            self._lease,
+            self._lost,
+            self._expired,
+            publishers,
+            damage,
+            self._publishers.moves(),
+        )
 
     @property
     def lost(self) -> Tick:
@@ -166,6 +181,16 @@ class EventLog:
         if far and self._is_snapshot_paid:
             self._write_snapshot()
 
+    def move(self, publisher: str, last: LastPublished, move: PublisherMove) -> None:
+        """Log that a publisher left for another pubend or came to this one, with its last event so far.
+
+        There are two records of it: losing one of them must not make an event appear twice.
+        """
+        forget = self._publishers.move(publisher, last, move)
+        pieces = encode_moved(MovedPublisher(publisher, last.sequence, last.tick, move))
+        self._volume.append(self._events, pieces, self._last_tick, forget)
+        self._volume.append(self._events, pieces, self._last_tick)
+
     def lease(self, upto: Tick) -> None:
         """Promise that no later event gets a tick up to this one.
 
@@ -207,6 +232,8 @@ class EventLog:
         for record in records:
             events = decode_events(record.payload) if record.mark <= whole else None
             due = expires_at(events.batch) if events is not None else None
+            if events is None and decode_moved(record.payload) is not None:
+                due = now  # there is no event in it
             if due is None or due > now:
                 break
             expired = record
@@ -358,6 +385,9 @@ class EventLog:
                 if events is not None and events.publisher:
                     sequence = events.sequence + events.batch.count - 1
                     self._publishers.note(events.publisher, LastPublished(sequence, record.mark))
+                if events is None and (moved := decode_moved(record.payload)) is not None:
+                    published = LastPublished(moved.sequence, moved.tick)
+                    self._publishers.move(moved.publisher, published, moved.move)
                 self._uncovered_bytes += len(record.payload)
             first = reading.last + 1
 

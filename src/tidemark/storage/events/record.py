@@ -2,6 +2,8 @@
 
     events := kind u8 | 0 u8 | name bytes u16 | 0 u32 | sequence i64 | name, padded to 8 bytes | event batch
     resume := kind u8 | zeros; ticks up to its mark that have no event are lost
+    moved  := kind u8 | 0 u8 | name bytes u16 | pubend bytes u32 | sequence i64 | tick i64 | move i64 | name |
+              pubend; a publisher left for the pubend, or came to this one if there is none
     marks  := lease i64 | lost i64 | expired i64; the last is missing in marks of earlier versions
 
 The publisher's name is left out if it is the first in the batch's own dictionary, as it usually is.
@@ -13,10 +15,12 @@ from struct import Struct
 from typing import NamedTuple
 
 from tidemark.message.batches.batch import Buffer, EventBatch
+from tidemark.message.publisher_names import PublisherMove
 from tidemark.ticks.tick import TICK_MIN, Tick
 
-_EVENTS, _EVENTS_OF_FIRST, _RESUME = 1, 2, 3
+_EVENTS, _EVENTS_OF_FIRST, _RESUME, _MOVED = 1, 2, 3, 4
 _PREFIX = Struct("<BBHIq")
+_MOVE = Struct("<qq")
 _MARKS = Struct("<qqq")
 _MARKS_BEFORE = Struct("<qq")
 
@@ -27,6 +31,15 @@ class PublishedBatch(NamedTuple):
     batch: EventBatch
     publisher: str
     sequence: int
+
+
+class MovedPublisher(NamedTuple):
+    """A publisher left or came; its last event so far has this number, and this tick if it is logged here."""
+
+    publisher: str
+    sequence: int
+    tick: Tick
+    move: PublisherMove
 
 
 class Marks(NamedTuple):
@@ -54,11 +67,30 @@ def encode_resume() -> list[Buffer]:
     return [_PREFIX.pack(_RESUME, 0, 0, 0, 0)]
 
 
+def encode_moved(moved: MovedPublisher) -> list[Buffer]:
+    """Returns the pieces of a record without events, which says that a publisher left or came."""
+    name, to = moved.publisher.encode(), moved.move.to.encode()
+    prefix = _PREFIX.pack(_MOVED, 0, len(name), len(to), moved.sequence)
+    return [prefix + _MOVE.pack(moved.tick, moved.move.number) + name + to]
+
+
+def decode_moved(payload: bytes | memoryview) -> MovedPublisher | None:
+    """Returns which publisher left or came; None for any other record."""
+    data = bytes(payload)
+    kind, _, length, to_length, sequence = _PREFIX.unpack_from(data)
+    if kind != _MOVED:
+        return None
+    tick, number = _MOVE.unpack_from(data, _PREFIX.size)
+    start = _PREFIX.size + _MOVE.size
+    name, to = data[start : start + length], data[start + length : start + length + to_length]
+    return MovedPublisher(name.decode(), sequence, tick, PublisherMove(number, to.decode()))
+
+
 def decode_events(payload: bytes | memoryview) -> PublishedBatch | None:
     """Returns what was published; None for a record without events."""
     data = memoryview(payload)
     kind, _, length, _, sequence = _PREFIX.unpack_from(data)
-    if kind == _RESUME:
+    if kind in (_RESUME, _MOVED):
         return None
     start = _PREFIX.size + length + -length % 8
     batch = EventBatch.trusted(data[start:])

@@ -25,8 +25,9 @@ from tidemark.lab.bench.matching.workload import (
     holds,
     selectors,
 )
-from tidemark.lab.bench.measure import check_exact, heap_frozen, race
+from tidemark.lab.bench.measure import check_exact, each, heap_frozen, race
 from tidemark.lab.bench.report import Goal, Measurement, Section
+from tidemark.matching.index.key_memo import PAUSED_ROWS, TRIED_ROWS
 from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.vectors.vector import compile_condition
 from tidemark.message.batches.batch import EventBatch
@@ -68,7 +69,9 @@ def sections(effort: MatchingEffort) -> Iterator[Section]:
     yield from _sections("about 10 matches", ten)
     yield _changes(ten, effort)
     del ten
-    yield from _sections("same distribution", _measured_matchers(effort, lambda _: 1.0))
+    same = _measured_matchers(effort, lambda _: 1.0)
+    yield from _sections("same distribution", same)
+    yield _repeats(same, effort)
 
 
 def _measured_matchers(effort: MatchingEffort, narrow: Callable[[int], float]) -> list[MeasuredMatcher]:
@@ -143,6 +146,22 @@ def _changes(matchers: Sequence[MeasuredMatcher], effort: MatchingEffort) -> Sec
             Measurement(_case(among), f"{name}, 99th percentile", slowest / 1_000, "us", goal),
         ]
     return Section("matching, changes", measurements)
+
+
+def _repeats(matchers: Sequence[MeasuredMatcher], effort: MatchingEffort) -> Section:
+    """Time matching of events that come again and again: a look-up, once the matcher knows them."""
+    random = Random(effort.seed + 2)
+    batches = [batch_of(_events(random, BATCH_EVENTS)) for _ in range(effort.batches)]
+    measurements = []
+    for measured in matchers:
+        new = min(each(measured.match, batches))
+        # Until the memo, which has paused for the new events of before, tries again.
+        for _ in range((PAUSED_ROWS + 2 * TRIED_ROWS) // (BATCH_EVENTS * len(batches)) + 1):
+            last = each(measured.match, batches)
+        rate = BATCH_EVENTS * 1e9 / min(last)
+        measurements.append(Measurement(_case(measured), "events met before, events/s", rate, "/s"))
+        measurements.append(Measurement(_case(measured), "against new ones", new / min(last), "x"))
+    return Section("matching, events that repeat", measurements)
 
 
 def _scan(effort: MatchingEffort) -> Section:

@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import mkdtemp
 from time import monotonic
@@ -33,18 +33,35 @@ GOODBYE_SECONDS = 5.0
 POLL_SECONDS = 0.002
 
 
+class TooSlowError(AssertionError):
+    """Something did not happen within the time that a benchmark waits for it."""
+
+
 class BenchProcess:
     """A Python process with a pipe to its standard input and from its standard output."""
 
-    def __init__(self, module: str, arguments: list[str], said: Path) -> None:
-        """`said` is the file for its standard error."""
+    def __init__(
+        self,
+        module: str,
+        arguments: list[str],
+        said: Path,
+        *,
+        environment: Mapping[str, str] | None = None,
+        is_silent: bool = False,
+    ) -> None:
+        """`said` is the file for its standard error, and if it `is_silent` for its standard output too.
+
+        `environment` is added to that of this process.
+        """
         self.said = said
         with said.open("ab") as stderr:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
                 stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                stdout=stderr if is_silent else subprocess.PIPE,
                 stderr=stderr,
+                env={**os.environ, **(environment or {})},
+                start_new_session=is_silent,
             )
 
     @property
@@ -57,20 +74,24 @@ class BenchProcess:
         """Resident memory."""
         return resident_bytes(self.process.pid)
 
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self.process.kill()
+
     def end(self) -> None:
         """Send SIGTERM, then SIGKILL if the process does not end in time."""
         self.process.terminate()
         try:
             self.process.wait(GOODBYE_SECONDS)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            self.kill()
         self.forget()
 
     def forget(self) -> None:
         """Close the pipes of a process that was told to end or killed, and wait for its end."""
         for stream in (self.process.stdin, self.process.stdout):
-            assert stream is not None
-            stream.close()
+            if stream is not None:
+                stream.close()
         self.process.wait()
 
     def fail(self, what: str) -> AssertionError:
@@ -114,8 +135,7 @@ class BenchBroker(BenchProcess):
     @property
     def disk_bytes(self) -> int:
         """Bytes of all files of the data directory: of each its size or its blocks, whichever is more."""
-        stats = [path.stat() for path in self.directory.rglob("*") if path.is_file()]
-        return sum(max(stat.st_size, stat.st_blocks * 512) for stat in stats)
+        return directory_bytes(self.directory)
 
 
 class WorkerProcess(BenchProcess):
@@ -150,7 +170,7 @@ class WorkerProcess(BenchProcess):
         descriptor, until = self.process.stdout.fileno(), monotonic() + seconds
         while b"\n" not in self._heard:
             if not select.select([descriptor], [], [], max(0.0, until - monotonic()))[0]:
-                raise self.fail(f"a worker did not answer within {seconds:g} s:")
+                raise TooSlowError(str(self.fail(f"a worker did not answer within {seconds:g} s:")))
             data = os.read(descriptor, 1 << 16)
             if not data:
                 raise self.fail("a worker has ended:")
@@ -183,7 +203,7 @@ class BenchTestbed:
             if PROFILE in os.environ:
                 process.end()
             else:
-                process.process.kill()
+                process.kill()
         for process in self._processes:
             process.forget()
         shutil.rmtree(self.path, ignore_errors=True)
@@ -204,15 +224,31 @@ class BenchTestbed:
         self._processes.append(worker)
         return worker
 
+    def add(self, process: BenchProcess) -> None:
+        """Have a process end with this testbed."""
+        self._processes.append(process)
+
     def end(self, process: BenchProcess) -> None:
         """End one process now."""
         self._processes.remove(process)
         process.end()
 
+    def kill(self, process: BenchProcess) -> None:
+        """Kill one process now."""
+        self._processes.remove(process)
+        process.kill()
+        process.forget()
+
 
 def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> bool:
     """Wait until the condition holds; returns False if it does not within `seconds`."""
     return broker_start.wait_until(condition, seconds, POLL_SECONDS)
+
+
+def directory_bytes(directory: Path) -> int:
+    """Returns the bytes of all files of a directory: of each its size or its blocks, whichever is more."""
+    stats = [path.stat() for path in directory.rglob("*") if path.is_file()]
+    return sum(max(stat.st_size, stat.st_blocks * 512) for stat in stats)
 
 
 def all_of(workers: list[WorkerProcess], what: str, **arguments: Any) -> list[Any]:

@@ -145,11 +145,7 @@ class PublisherRole:
 
     async def one_by_one(self, events: int, directory: str) -> dict[str, list[int]]:
         """Publish events one at a time, then make as many bare syncs; returns nanoseconds of each."""
-        descriptor = os.open(Path(directory) / "bare", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        try:
-            return {"publish": await self._round(events), "bare": _bare_round(descriptor, events)}
-        finally:
-            os.close(descriptor)
+        return {"publish": await self._round(events), "bare": bare_round(Path(directory) / "bare", events)}
 
     async def _round(self, events: int) -> list[int]:
         taken = []
@@ -180,11 +176,16 @@ class PublisherRole:
         return self._next
 
 
-def _bare_round(descriptor: int, syncs: int) -> list[int]:
+def bare_round(path: Path, syncs: int) -> list[int]:
+    """Append to a file and sync it, again and again; returns nanoseconds of each."""
     taken, data = [], bytes(BARE_BYTES)
-    for _ in range(syncs):
-        begin = perf_counter_ns()
-        os.write(descriptor, data)
-        os.fdatasync(descriptor)
-        taken.append(perf_counter_ns() - begin)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        for _ in range(syncs):
+            begin = perf_counter_ns()
+            os.write(descriptor, data)
+            os.fdatasync(descriptor)
+            taken.append(perf_counter_ns() - begin)
+    finally:
+        os.close(descriptor)
     return taken

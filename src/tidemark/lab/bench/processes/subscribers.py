@@ -3,7 +3,8 @@
 There are three styles. "client" uses the client of applications, with `batches()` and automatic
 acknowledgements. "lean" (`BareSubscriber`) reads frames and does no more with them than its record needs, so
 that the broker is measured and not Python at the other end. "parked" (`ParkedSubscriber`) is lean too, and
-has a lease instead of a connection while there is no event for it.
+has a lease instead of a connection while there is no event for it. Subscribers at other systems are lean;
+their style is the name of the system (`peers.catalogue`).
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class SubscriberRole:
         self._counters = SharedCounters(counters)
         self._worker = worker
         self._load = Load(kinds)
-        make = {"lean": BareSubscriber, "parked": ParkedSubscriber, "client": ClientSubscriber}[style]
+        make = _maker(style)
         self._subscribers: list[BenchSubscriber] = [
             make(DeliveryRecord(name, kind), self._delivered) for name, kind in subscribers
         ]
@@ -143,3 +144,13 @@ class SubscriberRole:
             "deliveries": sum(each.count for each in records),
             "frames": sum(each.frames for each in records),
         }
+
+
+def _maker(style: str) -> Callable[..., BenchSubscriber]:
+    styles = {"lean": BareSubscriber, "parked": ParkedSubscriber, "client": ClientSubscriber}
+    if style in styles:
+        return styles[style]
+    # Only here: the other benchmarks need none of the protocols of other systems.
+    from tidemark.lab.bench.peers.catalogue import PEERS
+
+    return PEERS[style].reader

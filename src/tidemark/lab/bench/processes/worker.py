@@ -58,6 +58,14 @@ def role_named(name: str) -> Callable[..., Role]:
             from tidemark.lab.bench.security.guessing import GuessingRole
 
             return GuessingRole
+        case "peer publisher" | "peer stopwatch":
+            from tidemark.lab.bench.peers.peer_roles import ROLES as PEER_ROLES
+
+            return PEER_ROLES[name]
+        case "soak publisher" | "soak subscriber":
+            from tidemark.lab.bench.soak.soak_roles import ROLES as SOAK_ROLES
+
+            return SOAK_ROLES[name]
         case "baseline server" | "baseline publisher" | "baseline stopwatch":
             from tidemark.lab.bench.processes.python_baseline import ROLES
 

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from tidemark import sync
 from tidemark.lab.bench.report import Measurement, Section
 from tidemark.lab.processes.process_harness import ProcessHarness
-from tidemark.lab.processes.process_numbers import ProcessStat
+from tidemark.lab.processes.process_numbers import tree_cpu_seconds, tree_of
 from tidemark.spark.archive.state import load_state
 
 INTERVAL = "5s"
@@ -53,11 +53,11 @@ def _measured(harness: ProcessHarness, engine: str, effort: EnginesEffort) -> Se
         _wait_for(archive.path, 1)
         pid = archive.pid
         for case in ("idle", f"{EVENTS_A_SECOND:,} events/s"):
-            before, began = cpu_seconds(pid), time.monotonic()
+            before, began = tree_cpu_seconds(pid), time.monotonic()
             published = _load(tm, effort.seconds) if case != "idle" else _rest(effort.seconds)
             seconds = time.monotonic() - began
             found += [
-                Measurement(case, "CPU", 100 * (cpu_seconds(pid) - before) / seconds, "% of a core"),
+                Measurement(case, "CPU", 100 * (tree_cpu_seconds(pid) - before) / seconds, "% of a core"),
                 Measurement(case, "memory", held_bytes(pid) / (1 << 20), "MiB"),
                 *([Measurement(case, "published", published / seconds, "events/s")] if published else []),
             ]
@@ -87,29 +87,6 @@ def _wait_for(path: Path, events: int) -> None:
     while load_state(path).events < events:
         assert time.monotonic() < deadline, f"{load_state(path).events} of {events} events are archived"
         time.sleep(_STEP_SECONDS)
-
-
-def tree_of(pid: int) -> list[int]:
-    """The process and all that descend from it."""
-    parents: dict[int, int] = {}
-    for each in Path("/proc").iterdir():
-        if each.name.isdecimal():
-            with suppress(OSError):
-                parents[int(each.name)] = ProcessStat(int(each.name)).parent
-    found = [pid]
-    for ancestor in found:
-        found += [child for child, parent in parents.items() if parent == ancestor]
-    return found
-
-
-def cpu_seconds(pid: int) -> float:
-    """CPU time of the process and of all that descend from it."""
-    total = 0.0
-    for each in tree_of(pid):
-        with suppress(OSError):
-            stat = ProcessStat(each)
-            total += stat.cpu_seconds + stat.ended_children_cpu_seconds
-    return total
 
 
 def held_bytes(pid: int) -> int:

@@ -111,11 +111,15 @@ def _measured(testbed: BenchTestbed, case: FanoutCase, effort: FanoutEffort) -> 
 
 
 def subscribing(
-    testbed: BenchTestbed, subscribers: int, style: str, *, quarter: bool, kinds: int = KINDS
+    testbed: BenchTestbed, subscribers: int, style: str, *, quarter: bool, kinds: int = KINDS, first: int = 0
 ) -> list[WorkerProcess]:
-    """Start one or two workers with `subscribers` subscribers, of one kind each (`quarter`) or of all."""
+    """Start one or two workers with `subscribers` subscribers, of one kind each (`quarter`) or of all.
+
+    Their names and kinds are numbered from `first` on.
+    """
     wanted: list[tuple[str, Kind]] = [
-        (f"subscriber-{number}", number % kinds if quarter else None) for number in range(subscribers)
+        (f"subscriber-{number}", number % kinds if quarter else None)
+        for number in range(first, first + subscribers)
     ]
     half = subscribers // 2 if subscribers > SUBSCRIBERS_ALONE_MAX else subscribers
     parts = [part for part in (wanted[:half], wanted[half:]) if part]

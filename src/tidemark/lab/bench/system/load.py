@@ -29,7 +29,7 @@ PERIOD_EVENTS = 1_000
 Kind = int | None
 
 #: Offsets of these fields in a row.
-_N, _KIND = PRELUDE.size, PRELUDE.size + 16
+_N, _SENT, _KIND = PRELUDE.size, PRELUDE.size + 8, PRELUDE.size + 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +107,11 @@ def column(batch: EventBatch, offset: int, dtype: str) -> NDArray[Any]:
 def numbers_of(batch: EventBatch) -> NDArray[np.int64]:
     """n[row]"""
     return column(batch, _N, "<i8")
+
+
+def sent_in(batch: EventBatch) -> NDArray[np.int64]:
+    """sent[row]"""
+    return column(batch, _SENT, "<i8")
 
 
 def kinds_in(batch: EventBatch) -> NDArray[np.int32]:

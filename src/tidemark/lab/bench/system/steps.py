@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -124,20 +125,12 @@ def step_sections(events: int) -> Iterator[Section]:
 
 
 def _measured(events: int, apart: float) -> dict[str, list[int]]:
-    with TemporaryDirectory(prefix="tidemark-steps-") as path:
-        options = {"storage.data_dir": path, "storage.durability": "os", "broker.listen": "127.0.0.1:0"}
-        config = load(options=options)
-        directory = DataDirectory(config.storage.data_dir)
-        store = open_store(config, directory)
+    with broker_in_process() as in_process:
+        _set_up(in_process)
+        frames = _frames(events + WARM)
+        gc.collect()
+        gc.freeze()
         try:
-            found = store.recover(hosted(config.topology, config.broker.name), time_ns() // 1_000)
-            in_process = BrokerInProcess(
-                Broker(broker_config(config, store.incarnation), Registry(), found), store
-            )
-            _set_up(in_process)
-            frames = _frames(events + WARM)
-            gc.collect()
-            gc.freeze()
             for frame in frames:
                 if apart:
                     sleep(apart)
@@ -145,6 +138,21 @@ def _measured(events: int, apart: float) -> dict[str, list[int]]:
             return in_process.taken
         finally:
             gc.unfreeze()
+
+
+@contextmanager
+def broker_in_process() -> Iterator[BrokerInProcess]:
+    """A broker with its store in this process, in a directory that is removed afterwards."""
+    with TemporaryDirectory(prefix="tidemark-steps-") as path:
+        options = {"storage.data_dir": path, "storage.durability": "os", "broker.listen": "127.0.0.1:0"}
+        config = load(options=options)
+        directory = DataDirectory(config.storage.data_dir)
+        store = open_store(config, directory)
+        try:
+            found = store.recover(hosted(config.topology, config.broker.name), time_ns() // 1_000)
+            broker = Broker(broker_config(config, store.incarnation), Registry(), found)
+            yield BrokerInProcess(broker, store)
+        finally:
             store.close()
             directory.close()
 

@@ -94,8 +94,10 @@ class PersistentMobileSubscriber:
 class PersistenceApproach:
     """The approach of Tidemark, in the simulator."""
 
-    def __init__(self, name: str, policy: PubendPolicy) -> None:
+    def __init__(self, name: str, policy: PubendPolicy, selectors: tuple[str, ...] = ("",)) -> None:
+        """`selectors`: what the first, the second ... subscriber wants, in turns."""
         self.name = name
+        self._selectors = selectors
         pubends = {f"p{name}": name for name in PARENTS}
         layout = Layout.of_tree(PARENTS, pubends)
         plan = WorldPlan(layout, STEADY, pubend_policy=policy, topics=TOPICS, validities=(VALIDITY_MS,))
@@ -171,8 +173,9 @@ class PersistenceApproach:
         self._overlay.run(until)
 
     def mobile_subscriber(self, number: int) -> PersistentMobileSubscriber:
-        """Returns a subscriber of everything that has not come yet."""
-        observed = self._overlay.subscriber(f"s{number}", next(iter(PARENTS)))
+        """Returns a subscriber that has not come yet."""
+        selector = self._selectors[number % len(self._selectors)]
+        observed = self._overlay.subscriber(f"s{number}", next(iter(PARENTS)), selector)
         return PersistentMobileSubscriber(observed, self.message_counts)
 
     def publish_every(self, broker: str, seconds: float, first: float) -> None:

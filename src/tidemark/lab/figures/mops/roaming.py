@@ -120,14 +120,25 @@ class Approach(Protocol):
         """Stop publishing and let every subscriber return and get the rest; returns the counts."""
 
 
-def itinerary(chance: Random, subscribers: int, until: float) -> list[Move]:
+#: Where a subscriber goes next, by the brokers that it has been at so far; this is how the paper has it.
+Mobility = Callable[[Random, list[str]], str]
+
+
+def anywhere(chance: Random, been: list[str]) -> str:  # noqa: ARG001  (a Mobility)
+    """Go to any broker."""
+    return chance.choice(OPEN_TO_ALL)
+
+
+def itinerary(chance: Random, subscribers: int, until: float, mobility: Mobility = anywhere) -> list[Move]:
     """Returns the moves of all subscribers in order of time."""
     moves: list[Move] = []
     for number in range(subscribers):
         period = 1 / chance.uniform(RATE_MIN, RATE_MAX)
         at = BEGIN_S / 2 + chance.uniform(0, period)
+        been: list[str] = []
         while at < until:
-            moves.append(Move(at, number, chance.choice(OPEN_TO_ALL)))
+            been.append(mobility(chance, been))
+            moves.append(Move(at, number, been[-1]))
             moves.append(Move(at + period / 2, number, None))
             at += period
     return sorted(moves, key=lambda move: move.at)
@@ -182,8 +193,16 @@ class RoamingTables:
 class RoamingRun:
     """One run of one approach with one number of subscribers."""
 
-    def __init__(self, approach: Approach, subscribers: int, run: int, seconds: float) -> None:
+    def __init__(
+        self,
+        approach: Approach,
+        subscribers: int,
+        run: int,
+        seconds: float,
+        mobility: Mobility = anywhere,
+    ) -> None:
         self._approach = approach
+        self._mobility = mobility
         self._subscribers = subscribers
         self._end = BEGIN_S + seconds
         self._places: list[str | None] = [None] * subscribers
@@ -202,7 +221,7 @@ class RoamingRun:
                 broker, PUBLISH_EVERY_S, BEGIN_S / 2 + number * PUBLISH_EVERY_S / len(PARENTS)
             )
         subscribers = [approach.mobile_subscriber(number) for number in range(self._subscribers)]
-        for move in itinerary(chance, self._subscribers, self._end):
+        for move in itinerary(chance, self._subscribers, self._end, self._mobility):
             approach.at(move.at, partial(self._move, subscribers[move.subscriber], move))
         at = BEGIN_S
         while at < self._end:
