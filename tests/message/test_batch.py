@@ -177,6 +177,18 @@ def test_ticks_that_leave_one_out_are_not_counted() -> None:
     assert not batch.has_counted_ticks
 
 
+def test_a_few_rows_of_many_names_do_not_carry_all_of_them() -> None:
+    events: list[Row] = [
+        (tick, "a", f"{tick} {'x' * 200}", b"m" * (tick % 7), b"", 4, 0) for tick in range(90)
+    ]
+    batch = batch_of(events)
+    few = EventBatch.parse(batch.take(np.array([80, 3, 80])).data)
+    assert rows_of(few) == [events[at] for at in (80, 3, 80)]
+    assert few.names_bytes < 600 < batch.names_bytes
+    assert rows_of(EventBatch.parse(batch.slice(5, 7).data)) == events[5:7]
+    assert batch.take(np.zeros(90, np.bool_)).count == 0
+
+
 def test_ticks_are_filled_into_the_very_bytes() -> None:
     batch = batch_of([(0, "a", "p", b"m", b"", 4, 0)])
     batch.fill_ticks(np.array([7], np.int64))

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import deque
 from collections.abc import Iterable
-from time import perf_counter
+from time import perf_counter, thread_time
 from traceback import extract_tb
 from typing import Protocol
 
 from tidemark.access.principal import Principal
 from tidemark.broker.broker import Broker
 from tidemark.broker.effects import (
+    CacheRead,
     ClientCame,
     ClientFrameReceived,
     ClientGone,
@@ -29,8 +31,11 @@ from tidemark.broker.effects import (
     Effect,
     LinkDown,
     LinkUp,
+    LogFetched,
+    LogRead,
     LogSynced,
     PeerFrameReceived,
+    PfsRead,
     RefuseClient,
     RefusePeer,
     SendClient,
@@ -47,6 +52,7 @@ from tidemark.node.disk.backlog import Backlog, InFlight
 from tidemark.node.disk.disk_thread import DiskWorker
 from tidemark.node.disk.disk_threads import DiskThreads
 from tidemark.node.logs import Log
+from tidemark.node.turns.turns import Turns
 from tidemark.wire.frames import ClientFrame, Frame, Hello, PeerFrame, Ping, Publish
 
 #: Timers of the event loop are no finer than this.
@@ -59,6 +65,8 @@ SETTLE_ROUNDS = 4
 #: the broker settles, unless so many bytes have come already. What is less is settled, and synced, at once.
 SETTLED_LATER_BYTES = 8 << 10
 SETTLED_LATER_BYTES_MAX = 512 << 10
+#: What was read from a disk. It is no news to anybody but who asked, so that it may be handled later.
+_READ = frozenset((CacheRead, LogFetched, LogRead, PfsRead))
 #: A client that is over its quota hears from the broker at least this often.
 QUOTA_WAIT_SECONDS_MAX = 2.0
 log = Log("runtime")
@@ -84,6 +92,9 @@ class RuntimeConnection(Protocol):
 
     def resume(self) -> None:
         """Read from the connection again."""
+
+    def charge(self, seconds: float) -> None:
+        """What was done for the connection has used so much of the event loop's time."""
 
 
 class RuntimeListener(Protocol):
@@ -115,6 +126,10 @@ class Runtime:
         self.backlog = Backlog()
         self.disk = DiskThreads(worker, self)
         self._listener = listener
+        #: What was read from the disk and waits for its turn among the connections that wait for theirs.
+        self._reads: deque[Stimulus] = deque()
+        #: the steps that are taken for the first of them; None before the first step
+        self._read_steps: Steps | None = None
         #: Connections with something to write: those with events, which are written first, and the others.
         #: `Connection.send` appends itself, `_flush` empties both lists.
         self.to_deliver: list[RuntimeConnection] = []
@@ -145,6 +160,8 @@ class Runtime:
         self._gone: list[Stimulus] = []
         self._disk_queue_bytes_max = disk_queue_bytes_max
         self._loop = asyncio.get_running_loop()
+        #: connections that wait until others have had their part of the event loop's time; shared with them
+        self.turns = Turns(self._loop)
         #: the number of the next client; numbers are not used again while the process lives
         self._next_client = 1
         #: the timer that wakes the broker, and the time it is set for, in monotonic microseconds
@@ -406,10 +423,17 @@ class Runtime:
     # As the listener of the disk threads.
 
     def disk_finished(self, stimuli: list[Stimulus]) -> None:
-        """Completions of disk effects; when the disk has caught up, paused connections are read again."""
+        """Completions of disk effects; when the disk has caught up, paused connections are read again.
+
+        What was read is handled in turns, since much may follow from it and nobody waits for it in a hurry.
+        """
         self.backlog.done(stimuli)
         self._in_flight.done(self.backlog.durable)
-        self.give(stimuli)
+        reads = [stimulus for stimulus in stimuli if type(stimulus) in _READ]
+        if reads and not self._reads:
+            self.turns.wait(self)
+        self._reads += reads
+        self.give([stimulus for stimulus in stimuli if type(stimulus) not in _READ] if reads else stimuli)
         if self.backlog.bytes > self._disk_queue_bytes_max // 2:
             return
         for client in [each for each in self._paused_clients if self._in_flight.has_room(each)]:
@@ -419,6 +443,30 @@ class Runtime:
         links, self._paused_links = self._paused_links, set()
         for link in links:
             link.resume()
+
+    def go_on(self) -> bool:
+        """Use one slice for what was read from the disk; return whether a part of it is left."""
+        until, began = self.turns.deadline(), thread_time()
+        while self._reads and not self.is_over:
+            fetching, stimulus = self.broker.fetching, self._reads[0]
+            asker = fetching.asker(stimulus.ticket) if isinstance(stimulus, LogFetched) else None
+            if self._read_steps is None:
+                self._read_steps = self.broker.preparation.of_read(stimulus) or iter(())
+            work, is_last = self.take_step(self._read_steps)
+            if is_last and not self.is_over:
+                self._reads.popleft()
+                self._read_steps = None
+                self.give((stimulus,))
+            connection = self.clients.get(asker) if isinstance(asker, int) else self.peers.get(asker or "")
+            if connection is not None:
+                connection.charge(thread_time() - began)
+            if work is not None:
+                self.turns.run(work, lambda _: self.turns.wait(self))
+                return False
+            if self.turns.clock() > until:
+                break
+            began = thread_time()
+        return bool(self._reads) and not self.is_over
 
     def disk_failed(self, error: BaseException) -> None:
         """The disk has failed: stop, and tell the node."""

@@ -47,7 +47,7 @@ class Catchup:
         self.reads_from: int | None = None
         #: how far the constream was then: the PFS will never know what it does not answer up to here
         self.reads_upto = TICK_MIN
-        #: events have come that are to be matched again, and the first of them is of a topic not known here
+        #: events have come, to be matched again or from the archive, the first of a topic not known here
         self.waits_for_topic = False
         #: the PFS has answered up to here, with matches or with not knowing
         self._scanned = position

@@ -177,7 +177,7 @@ class CatchupStreams:
             self._counters["switchovers"] += 1
             self.end(pubend, subscription.id)
         elif gap is not None or catchup.position < known:
-            if subscription.credit > 0:
+            if subscription.credit > 0 and not catchup.waits_for_topic:
                 self._reach_back(pubend, subscription, catchup, known, gap)
         elif catchup.needs_read and not subscription.durable:
             # The PFS has nothing of subscribers that are not durable: everything is matched again.
@@ -263,7 +263,18 @@ class CatchupStreams:
     def recalled(
         self, pubend: str, number: int, base: int, upto: int, batch: EventBatch | None, gone: Sequence[Range]
     ) -> None:
-        """Take all that the archive has for a subscriber in `(base, upto]`; what is `gone` is L for good."""
+        """Take all that the archive has for a subscriber in `(base, upto]`; what is `gone` is L for good.
+
+        Nobody can read an event whose schema is not known here: the subscriber waits before it until it is.
+        """
+        strange = self._audience.unknown_from(batch) if batch is not None else None
+        if batch is not None and strange is not None:
+            self._counters["topics_unknown"] += 1
+            self._constreams[pubend].catchups[number].waits_for_topic = True
+            self.recalls.end(pubend, number)
+            upto = int(batch.ticks[strange]) - 1
+            batch = batch.slice(0, strange) if strange else None
+            gone = [(first, min(last, upto)) for first, last in gone if first < upto]
         self._told_of_past(pubend, number, base, upto, batch, gone, for_good=True)
 
     def _told_of_past(

@@ -291,14 +291,10 @@ class EventBatch:
         return [self.slice(rows.start, rows.stop) for rows in stretches(reach, bytes_max - overhead)]
 
     def _with_rows(self, ticks: Ints, ends: NDArray[np.integer], body: Bytes) -> EventBatch:
-        made = assemble(
-            self._dictionary,
-            self.shapes,
-            self.publishers,
-            ticks,
-            ends.astype(_END_DTYPE, copy=False),
-            [body.data],
-        )
+        narrow = ends.astype(_END_DTYPE, copy=False)
+        if self._names_bytes > _DICTIONARY_BYTES_MAX and self._names_bytes > len(body):
+            return self._with_used_names(ticks, narrow, body)
+        made = assemble(self._dictionary, self.shapes, self.publishers, ticks, narrow, [body.data])
         if made.count and self.__dict__.get("common") is not None:
             made.row_bytes, made.common = self.row_bytes, self.common
         return made
@@ -307,6 +303,18 @@ class EventBatch:
     def _dictionary(self) -> bytes:
         """The bytes that name shapes and publishers."""
         return bytes(self.data[_HEADER.size : _HEADER.size + self._names_bytes])
+
+    def _with_used_names(self, ticks: Ints, ends: NDArray[np.uint32], body: Bytes) -> EventBatch:
+        """A batch of these rows with a dictionary of what they name: a few rows do not carry it all."""
+        renamed = body.copy()
+        view, starts = sliding(renamed, "<u2"), np.concatenate((np.zeros(1, np.int64), ends))[:-1]
+        used: list[list[int]] = []
+        for offset in (_SHAPE_AT, _PUBLISHER_AT):
+            numbers, view[starts + offset] = np.unique(view[starts + offset], return_inverse=True)
+            used.append(numbers.tolist())
+        shapes = tuple(self.shapes[number] for number in used[0])
+        publishers = tuple(self.publishers[number] for number in used[1])
+        return assemble(write_names(shapes, publishers), shapes, publishers, ticks, ends, [renamed.data])
 
     def _runs(self, rows: Ints) -> tuple[Ints, Ints]:
         """Where the stretches of bytes of these rows start and end.
