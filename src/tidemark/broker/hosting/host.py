@@ -547,6 +547,7 @@ class Host:
             part = part.take(rows)
         if subscription.credit <= 0:
             self._counters["catchups_slow"] += 1
+            subscription.slow += 1
             self._go_on(pubend, subscription)
             return
         self._delivery.tell(subscription, pubend, told, upto, part, shared)
