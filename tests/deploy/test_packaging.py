@@ -63,11 +63,11 @@ def test_the_containerfile_copies_what_is_there_and_installs_extras_that_exist()
 
 
 def test_the_container_runs_a_command_of_ours_on_a_file_that_was_copied_there() -> None:
-    assert json.loads(*of("ENTRYPOINT")) == ["tidemark"]
-    command = json.loads(*of("CMD"))
+    assert json.loads(of("ENTRYPOINT")[0]) == ["tidemark"]
+    command = json.loads(of("CMD")[0])
     check_command(command)
     assert any(line.split()[-1] == command[-1] for line in of("COPY"))
-    variables = dict(word.split("=", 1) for word in shlex.split(*of("ENV")))
+    variables = dict(word.split("=", 1) for word in shlex.split(of("ENV")[0]))
     assert variables["PATH"].startswith("/opt/tidemark/bin:")
     settings = load(DEPLOY / "container" / "tidemark.toml")
     assert settings.storage.data_dir.startswith(of("VOLUME")[0])
