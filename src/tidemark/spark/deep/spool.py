@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 
 from tidemark.errors import DirectoryLockedError, StorageError
 from tidemark.matching.index.arrays import spread
-from tidemark.message.batches.batch import EventBatch, Shape, from_rows
+from tidemark.message.batches.batch import EventBatch, Shape
+from tidemark.message.batches.building import from_rows
 from tidemark.message.batches.columns import Bytes, Ints, Spans
 from tidemark.message.batches.cutting import stretches
 from tidemark.message.batches.spans import joined
