@@ -128,6 +128,8 @@ def test_subscriptions(at: Desk) -> None:
                 }
             },
             "over_quota": False,
+            "gaps": 0,
+            "slow": 0,
         }
     ]
     assert ask(at, "subscription", name="s") == ask(at, "subscriptions")[0]

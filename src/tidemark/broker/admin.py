@@ -288,6 +288,8 @@ class Admin:
                 for pubend, constream in sorted(self._host.constreams.items())
             },
             over_quota=subscription.is_over_quota,
+            gaps=subscription.gaps,
+            slow=subscription.slow,
         )
 
     def _progress(

@@ -17,6 +17,7 @@ COUNTED = {
     "access_renewed": "clients that had to connect again because the rules of access have changed",
     "limits_refused": "connections, subscriptions and topics refused because a client has too many",
     "quota_waits": "times that a client waited because it had published more than its quota",
+    "claims_of_others": "claims of subscriptions that have the name of one here, and belong to another user",
     "quota_let_go": "times that a subscription was found to be owed more than its quota",
     "events_matched": "events that matched at least one subscriber here",
     "events_delivered": "events told to subscribers here",

@@ -19,6 +19,7 @@ from tidemark.admin.overlay_description import BrokerReport, OverlayDescription,
 from tidemark.admin.overlay_queries import urls_of
 from tidemark.client.client import Client
 from tidemark.console.callers import Caller, Connections
+from tidemark.console.catch_up import CatchUps
 from tidemark.console.recent_events import HostedPubend
 from tidemark.errors import ClientError, RefusedError, TidemarkError
 from tidemark.node.topology.file import parse_topology
@@ -188,6 +189,8 @@ class Watch:
         self._cut: tuple[str, ...] = ()
         self._subscriptions_at = -1e9
         self.looked = 0.0
+        #: how subscriptions get on that somebody looks at
+        self.catch_ups = CatchUps()
         self.samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
 
     async def view(self) -> OverlayView:

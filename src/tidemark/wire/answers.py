@@ -131,6 +131,9 @@ class SubscriptionStatus(JsonObject):
     pubends: Mapping[str, SubscriptionProgress]
     #: it is owed more than its owner's quota, so that pubends keep nothing for it
     over_quota: bool = False
+    #: gaps that it was told, and how often it was live and could not take more, since its broker started
+    gaps: int = 0
+    slow: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,7 @@ class Delivery:
         told = subscription.told[pubend]
         if upto > told:
             self._counters["gaps_told"] += 1
+            subscription.gaps += 1
             subscription.told[pubend] = upto
             self.say(subscription, Gap(subscription.name, pubend, told, upto))
 

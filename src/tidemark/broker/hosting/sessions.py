@@ -191,11 +191,11 @@ class Sessions:
             return "topic", str(error)
         return None
 
-    def _create(self, client: int, frame: Subscribe, *, was_here: bool = False) -> None:
+    def _create(self, client: int, frame: Subscribe, *, was_here: bool = False, owner: str = "") -> None:
         subscription = HostedSubscription(self._next_id, frame.name, frame.durable, [])
         subscription.is_kept = not frame.durable
-        self._give(subscription, self._access.owner(client))
-        subscription.made_at = self.handover.next_epoch(frame.name, self._came(frame))
+        self._give(subscription, owner or self._access.owner(client))
+        subscription.made_at = self.handover.next_epoch(frame.name, self._came(frame), subscription.owner)
         if frame.token is not None and frame.durable:
             subscription.epoch = subscription.made_at
         subscription.replays = frame.token is not None and not frame.durable
@@ -250,7 +250,8 @@ class Sessions:
         last = subscription.moved_to or frame.last
         self._end_older(client, subscription)
         self.remove(subscription)
-        self._create(client, replace(frame, token=token, last=last), was_here=True)
+        # An administrator may take what belongs to a user, who has it still.
+        self._create(client, replace(frame, token=token, last=last), was_here=True, owner=subscription.owner)
 
     def _change(self, client: int, frame: Subscribe, subscription: HostedSubscription) -> None:
         """The subscriber has changed its selector; until the new one starts at a pubend the old one holds."""

@@ -73,6 +73,9 @@ class HostedSubscription:
     credit: int = 0
     #: pubend -> told up to, on this connection
     told: dict[str, int] = field(default_factory=dict)
+    #: gaps that it was told, and how often it was live and could not take more, since this broker started
+    gaps: int = 0
+    slow: int = 0
 
     @property
     def current(self) -> SelectorPeriod:

@@ -49,8 +49,8 @@ ROWS_MISSED_MAX = 1 << 31
 class KnownEpochs(Protocol):
     """The epochs of subscriptions; `Handover` is the implementation."""
 
-    def known_epoch(self, name: str) -> int:
-        """Return the highest epoch of a subscription that this broker knows; 0 if it knows none."""
+    def known_epoch(self, claim: Claim) -> int:
+        """Return the highest epoch that this broker knows of what is claimed; 0 if it knows none."""
 
 
 class KnownTopics(Protocol):
@@ -185,7 +185,7 @@ class Trust:
             )
 
     def _check_claim(self, peer: str, claim: Claim) -> None:
-        known = self._claims.known_epoch(claim.name)
+        known = self._claims.known_epoch(claim)
         if claim.epoch > max(self._turn.wall + EPOCHS_AHEAD_US, known + 1):
             raise self._lie(
                 f"{peer!r} tells of the epoch {claim.epoch} of {claim.name!r}, and {known} was the last known"
