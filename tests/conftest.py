@@ -73,6 +73,13 @@ def _bound_examples(item: pytest.Item) -> None:
         test._hypothesis_internal_use_settings = settings(asked, max_examples=EXAMPLES_MAX)
 
 
+@pytest.fixture(autouse=True)
+def _secured_processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `--secure`, the broker processes that a test starts have accounts."""
+    for variable, value in security_on.variables_for(request.path).items():
+        monkeypatch.setenv(variable, value)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before the first test that needs a JVM there is an archive of the classes that it will load."""

@@ -1,7 +1,9 @@
 """Security for the whole suite: with `--secure`, brokers of tests have accounts and TLS, and clients log in.
 
-What a client needs is in the environment, which every client and tool reads (docs/security.md). Tests that
-speak plain frames to a broker, and those that concern security themselves, make their own brokers.
+What a client needs is in the environment, which every client and tool reads (docs/security.md). Brokers in
+this process (`tests/live_node.py`) have accounts, TLS and certificates. Brokers in processes of their own,
+which take settings from the environment, have accounts and a key of the overlay. Tests that speak plain
+frames to a broker, and those that concern security or settings themselves, make their own brokers.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import os
 from atexit import register
 from pathlib import Path
+from secrets import token_hex
 from shutil import rmtree
 from ssl import SSLContext, create_default_context
 from tempfile import mkdtemp
@@ -44,6 +47,7 @@ def turn_on() -> None:
     make_authority().save(path / "ca.pem", path / "ca.key")
     (path / "access.toml").write_text(DOCUMENT.format(password=make_verifier(PASSWORD).text))
     (path / "password").write_text(PASSWORD)
+    (path / "overlay.key").write_text(token_hex(32))
     os.environ[DIRECTORY] = str(path)
     os.environ["TIDEMARK_USER"] = USER
     os.environ["TIDEMARK_PASSWORD_FILE"] = str(path / "password")
@@ -86,4 +90,23 @@ def settings_of(name: str = "b1") -> dict[str, str]:
         "security.certificate": str(files / "cert.pem"),
         "security.key": str(files / "key.pem"),
         "security.http_token": str(path / "password"),
+    }
+
+
+#: Directories with tests whose brokers are processes of their own.
+OF_PROCESSES = ("chaos", "cli", "examples", "lab", "pages", "queue", "spark")
+#: Tests among them that make their own settings of security.
+_OWN = ("cli/security",)
+
+
+def variables_for(test: Path) -> dict[str, str]:
+    """The variables by which broker processes of a test have accounts; none while security is off."""
+    inside = test.relative_to(Path(__file__).parent).as_posix()
+    if not is_on() or not inside.startswith(OF_PROCESSES) or inside.startswith(_OWN):
+        return {}
+    path = Path(os.environ[DIRECTORY])
+    return {
+        "TIDEMARK_SECURITY_MODE": "accounts",
+        "TIDEMARK_SECURITY_ACCESS": str(path / "access.toml"),
+        "TIDEMARK_SECURITY_OVERLAY_KEY": str(path / "overlay.key"),
     }

@@ -13,6 +13,7 @@ that iterates a batch at a time, so going on to the next event costs no switch o
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from types import TracebackType
@@ -36,6 +37,9 @@ from tidemark.message.schema import Schema
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import Fetched
 from tidemark.wire.questions import Answered, Question
+
+#: Bytes of batches that `publish_batches` has under way: less than a client may have unacknowledged.
+UNDER_WAY_BYTES_MAX = 24 << 20
 
 __all__ = ["Client", "Subscription", "Transaction", "connect", "listen"]
 
@@ -210,19 +214,33 @@ class Client:
         """Publish event batches in order, without waiting for one before the next; return the ticks of each.
 
         `sequence` is the number of the first event of the first batch; the other events are numbered from
-        there. See tidemark.Client.publish_batch.
+        there. As much is under way at a time as a client may have. See tidemark.Client.publish_batch.
         """
         numbers = accumulate((batch.count for batch in batches), initial=sequence or 0)
 
         async def published() -> list[list[int | None]]:
-            return await asyncio.gather(
-                *(
-                    self._client.publish_batch(
-                        batch, sequence=None if sequence is None else number, timeout=timeout
-                    )
-                    for batch, number in zip(batches, numbers, strict=False)
-                )
-            )
+            ticks: list[list[int | None]] = []
+            under_way: deque[tuple[int, asyncio.Task[list[int | None]]]] = deque()
+            size = 0
+            try:
+                for batch, number in zip(batches, numbers, strict=False):
+                    while under_way and size + len(batch.data) > UNDER_WAY_BYTES_MAX:
+                        size -= under_way[0][0]
+                        ticks.append(await under_way[0][1])
+                        under_way.popleft()
+                    first = None if sequence is None else number
+                    publishing = self._client.publish_batch(batch, sequence=first, timeout=timeout)
+                    under_way.append((len(batch.data), asyncio.create_task(publishing)))
+                    size += len(batch.data)
+                    await asyncio.sleep(0)  # it is added now, so that batches stay in order
+                while under_way:
+                    ticks.append(await under_way[0][1])
+                    under_way.popleft()
+            finally:
+                for _, task in under_way:
+                    task.cancel()
+                await asyncio.gather(*(task for _, task in under_way), return_exceptions=True)
+            return ticks
 
         return self._loop.run(published)
 

@@ -88,3 +88,16 @@ def test_what_is_no_verifier_is_refused(text: str) -> None:
     with pytest.raises(AccessError):
         Verifier.parse(text)
     assert Verifier.parse(VERIFIER.text) == VERIFIER
+
+
+def test_somebody_has_to_administer() -> None:
+    role, user = "[roles.boss]\nadminister = true\n", '[users.{0}]\nroles = ["{0}"]\n'
+    AccessDocument.parse(role + user.format("boss")).check_administered()
+    with pytest.raises(AccessError, match=r"no user administers.*'boss'"):
+        AccessDocument.parse(role).check_administered()
+    with pytest.raises(AccessError, match="no role of the document administers"):
+        AccessDocument.parse("[roles.a]\n" + user.format("a")).check_administered()
+    # Where tokens bring roles, the users are not in the document.
+    AccessDocument.parse(role).check_administered(by_tokens=True)
+    with pytest.raises(AccessError, match="no role of the document administers"):
+        AccessDocument.parse("[roles.a]").check_administered(by_tokens=True)

@@ -59,6 +59,15 @@ def test_an_allowance_is_overdrawn_once_and_paid_back_before_more_is_spent() -> 
     assert rate.wait(1_000_000) == SECOND
 
 
+def test_an_allowance_is_full_when_a_second_has_made_up_for_all() -> None:
+    allowance = PublishAllowance(Quota(publish_bytes=1_000, publish_events=10), 0)
+    assert allowance.is_full(0)
+    allowance.spend(100, 5, 0)
+    assert allowance.wait(0) == 0
+    assert not allowance.is_full(SECOND // 2 - 1)
+    assert allowance.is_full(SECOND // 2)
+
+
 def test_bytes_and_events_are_counted_apart() -> None:
     allowance = PublishAllowance(Quota(publish_bytes=1_000, publish_events=10), 0)
     allowance.spend(3_000, 1, 0)

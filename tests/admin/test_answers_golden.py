@@ -25,7 +25,7 @@ SUBSCRIPTION = (
     '"changing": false, "credit": 0, "checkpoint": "tm1.AXDA2rTKmjq7Ps9s", "pubends": {"p": '
     '{"start": 1000000100000, "acknowledged": 1000000100000, "told": null, "lag_us": 300000, '
     '"catching_up": false, "recall": null, "owed_events": 3, "owed_bytes": 48, "is_exact": true}}, '
-    '"over_quota": false}'
+    '"over_quota": false, "gaps": 0, "slow": 0}'
 )
 PUBENDS = (
     '[{"pubend": "p", "position": 1000000500002, "last_event": 1000000500002, "lost": 1000000100000, '
@@ -40,6 +40,7 @@ OF_A_BROKER = [
     ),
     ("pubends", {}, PUBENDS),
     ("archived", {"token": CheckpointToken().text()}, PUBENDS),
+    ("let_go", {"token": CheckpointToken().text()}, PUBENDS),
     (
         "streams",
         {},

@@ -95,7 +95,8 @@ def test_rates_begin_anew_with_a_restarted_broker(tmp_path: Path) -> None:
 
 def test_a_single_broker_is_an_overlay_with_nothing_to_change(node: LiveNode) -> None:
     topology = admin.find_topology(["tidemark://127.0.0.1:1", node.url])
-    described = admin.describe_overlay(topology, admin.ask_all_brokers(topology))
+    reports = admin.ask_all_brokers(topology, node.url)
+    described = admin.describe_overlay(topology, reports, like=node.url)
     (broker,) = described.brokers
     assert broker.url == node.url
     assert broker.activity is not None

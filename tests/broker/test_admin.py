@@ -12,6 +12,7 @@ from tidemark.broker.admin import Admin
 from tidemark.broker.effects import CommitTables, CountPfs, DropSubscription, Owed, PfsCounted, SaveReleased
 from tidemark.broker.hosting.owed import OwedOf
 from tidemark.broker.hosting.subscription import HostedSubscription
+from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.answers import SubscriptionStatus
 from tidemark.wire.frames import Answer, Ask, Deliver, Publish, Refused, Subscribe, Topic, Unsubscribe
@@ -54,6 +55,32 @@ def test_topics(at: Desk) -> None:
         {"topic": "a", "open": True, "schemas": [], "generation": 0},
         {"topic": "t", "open": False, "schemas": ["[n: int]"], "generation": 0},
     ]
+
+
+def test_the_archive_may_ask_to_let_go_what_it_has() -> None:
+    at = Desk(pubend_policy=PubendPolicy(archive=True))
+    at.declare()
+    at.pass_time(0.2)
+    at.finish(at.say(1, Subscribe("s", "t", "n > 1", True, 10_000)))
+    at.pass_time(0.3)
+    at.finish(at.say(50, Publish("p", "me", 1, batch(0, 1, 2, values=(2, 3, 4)))))
+    at.gone(1)
+    at.pass_time(0.3)
+    (pubend,) = ask(at, "pubends")
+    last = pubend["last_event"]
+    # The archive does not have it yet, and so it stays.
+    (pubend,) = ask(at, "let_go", token=CheckpointToken({"p": last}).text())
+    assert pubend["lost"] is None or pubend["lost"] < last
+    ask(at, "archived", token=CheckpointToken({"p": last}).text())
+    (pubend,) = ask(at, "let_go", token=CheckpointToken({"p": last}).text())
+    assert pubend["lost"] == last
+    other = json.dumps({"token": CheckpointToken({"q": 7}).text()})
+    assert refusal(at, "let_go", other).code == "pubend"
+
+
+def test_without_an_archive_nothing_is_let_go_for_it(at: Desk) -> None:
+    token = json.dumps({"token": CheckpointToken({"p": 7}).text()})
+    assert refusal(at, "let_go", token).code == "unknown"
 
 
 def test_pubends(at: Desk) -> None:
@@ -101,6 +128,8 @@ def test_subscriptions(at: Desk) -> None:
                 }
             },
             "over_quota": False,
+            "gaps": 0,
+            "slow": 0,
         }
     ]
     assert ask(at, "subscription", name="s") == ask(at, "subscriptions")[0]

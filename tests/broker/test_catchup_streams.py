@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
+
 from tests.broker.desk import MORNING, SCHEMA, Desk, batch, sent, told
 from tidemark.broker.broker import Recovered
-from tidemark.broker.effects import LinkDown, LinkUp
+from tidemark.broker.effects import LinkDown, LinkUp, RefuseClient
 from tidemark.broker.hosting.host import HostPolicy, SavedSubscription
 from tidemark.broker.hosting.recalls import RECALL_BYTES_MAX
 from tidemark.broker.hosting.subscription import SelectorPeriod
 from tidemark.broker.publishing.fetching import AGAIN_US
 from tidemark.broker.publishing.pubend import PubendPolicy
-from tidemark.message.batches.batch import EventBatch
+from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape, concatenate
+from tidemark.message.schema import Schema
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import (
@@ -40,6 +43,7 @@ from tidemark.wire.frames import (
     Refused,
     Subscribe,
     Subscribed,
+    Topic,
 )
 
 PIPELINE = 70
@@ -318,6 +322,41 @@ def test_a_pipeline_that_answers_out_of_order_is_refused() -> None:
     (refused,) = at.do(PIPELINE, Recalled(recall.ticket, before + 1, before + 3, None))
     assert isinstance(refused, Refused)
     assert refused.what == "recall"
+
+
+def test_a_pipeline_that_answers_with_another_topic_is_refused_and_another_one_asked() -> None:
+    at, before = released()
+    come(at, before)
+    recall = recall_of(at.do(PIPELINE, Offer(4)))
+    evil = batch(before + 1, topic="evil")
+    effects = at.finish(at.say(PIPELINE, Recalled(recall.ticket, before, before + 3, evil)))
+    (refusal,) = [each for each in effects if isinstance(each, RefuseClient)]
+    assert (refusal.client, "did not ask for events of 'evil'" in refusal.reason) == (PIPELINE, True)
+    assert told(effects, 1) == []
+    at.gone(PIPELINE)
+    again = recall_of(at.do(PIPELINE + 1, Offer(1)))
+    assert (again.base, again.upto) == (before, before + 3)
+
+
+def test_a_subscriber_waits_before_an_archived_event_whose_schema_is_not_known_yet() -> None:
+    at, before = released()
+    come(at, before)
+    recall = recall_of(at.do(PIPELINE, Offer(4)))
+    newer = Schema.parse("[n: int, more: int?]")
+    builder = BatchBuilder()
+    builder.add(Shape("t", newer.fingerprint), newer.encode({"n": 3}))
+    strange = builder.build()
+    strange.fill_ticks(np.array([before + 3], np.int64))
+    answer = concatenate([kept(before).slice(0, 1), strange])
+    effects = at.finish(at.say(PIPELINE, Recalled(recall.ticket, before, before + 3, answer)))
+    assert values_of(told(effects, 1)) == [2]
+    assert not any(isinstance(frame, Recall) for frame in told(effects, PIPELINE))
+    assert told(at.pass_time(3), PIPELINE) == []  # nothing is asked for again and again meanwhile
+    again = recall_of(told(at.finish(at.say(PIPELINE, Topic("t", False, (newer.text,)))), PIPELINE))
+    assert (again.base, again.upto) == (before + 2, before + 3)
+    effects = at.finish(at.say(PIPELINE, Recalled(again.ticket, before + 2, before + 3, strange)))
+    delivered = [frame.batch for frame in told(effects, 1) if isinstance(frame, Deliver) and frame.batch]
+    assert delivered == [strange]
 
 
 def test_no_more_recalls_are_under_way_than_the_pipeline_takes() -> None:

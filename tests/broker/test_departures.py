@@ -141,7 +141,7 @@ def test_of_what_came_together_nothing_counts_if_a_part_is_refused() -> None:
     assert before is not None
     odd = Fetch(3, "p", 1, 9, "t", "n = " + "(" * 2_000 + "1" + ")" * 2_000, 100)
     interest = Interest("p", 7, None)
-    at.broker._fetching.look = _unforeseen  # type: ignore[method-assign]  # what cannot be foreseen
+    at.broker.fetching.look = _unforeseen  # type: ignore[method-assign]  # what cannot be foreseen
     effects = at.hear("d", Together((interest, odd)))
     assert [type(each) for each in effects] == [RefusePeer]
     assert list(before.followers) == []

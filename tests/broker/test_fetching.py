@@ -11,8 +11,10 @@ import pytest
 from tests.broker.desk import SCHEMA, Desk, batch, sent, told
 from tests.broker.parts import AtStream, registry
 from tidemark.broker.effects import Effect, FetchLog, SendClient, SendPeer
+from tidemark.broker.publishing import fetching as fetching_module
 from tidemark.broker.publishing import reach
 from tidemark.broker.publishing.fetching import AGAIN_US, FETCHES_MAX, UNDER_WAY_BYTES, Fetching
+from tidemark.message.batches.batch import EventBatch, concatenate
 from tidemark.ticks import TICK_MIN
 from tidemark.wire.answers import EventsReached
 from tidemark.wire.frames import Answer, Ask, Fetch, Fetched, Hello, Publish, Published, Refused, Topic
@@ -48,6 +50,32 @@ def test_only_what_the_selector_is_true_for_comes() -> None:
     assert values(answer) == [before + 4, before + 5]
     (answer,) = at.do(2, Fetch(2, "p", before, before + 5, "other.>", "", 1 << 20))
     assert values(answer) == []
+
+
+@pytest.mark.parametrize("batches_max", [2, 100])
+def test_an_answer_has_events_of_few_topics_and_batches_and_the_next_goes_on(
+    monkeypatch: pytest.MonkeyPatch, batches_max: int
+) -> None:
+    monkeypatch.setattr(fetching_module, "FETCH_TOPICS_MAX", 3)
+    monkeypatch.setattr(fetching_module, "FETCH_BATCHES_MAX", batches_max)
+    at, before = desk()
+    topics = [f"u.{number}" for number in range(10)]
+    for topic in topics:
+        at.declare(topic)
+    several = concatenate([batch(0, topic=topic) for topic in topics * 2])
+    at.do(1, Publish("p", "me", 6, EventBatch.parse(bytearray(several.data))))
+    for number, topic in enumerate(topics):
+        at.do(1, Publish("p", "me", 26 + number, batch(0, topic=topic)))
+    found: list[int] = []
+    base, answers = before, 0
+    while base < before + 35:
+        (answer,) = at.do(2, Fetch(1, "p", base, before + 35, "u.*", "n = 0", 1 << 20))
+        assert isinstance(answer, Fetched)
+        assert answer.batch is None or len(set(answer.batch.prelude("shape").tolist())) <= 3
+        found += values(answer)
+        base, answers = answer.upto, answers + 1
+    assert found == [before + 6 + each for each in range(30)]
+    assert answers >= 10
 
 
 def test_an_event_whose_topic_the_tables_have_lost_is_not_answered_for() -> None:

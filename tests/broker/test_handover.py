@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tidemark.broker.effects import SendPeer
-from tidemark.broker.hosting.handover import ANSWER_US, NOBODY, Handover
+from tidemark.broker.hosting.handover import ANSWER_US, NOBODY, Handover, digest_of
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.turn import Turn
 from tidemark.wire.frames import Claim, Yielded
@@ -379,3 +379,61 @@ def test_a_broker_answers_that_it_has_let_go_only_when_that_is_on_disk() -> None
     assert answers(at) == []
     at.saving.pop()()
     assert answers(at) == [("r", Yielded("s", 7, "new"))]
+
+
+# Owners.
+
+
+def owned(epoch: int, broker: str, owner: str, *, settled: bool = True, to: str = "") -> Claim:
+    return Claim("s", epoch, broker, settled, to, digest_of(owner))
+
+
+def test_a_claim_of_another_user_takes_nothing_from_who_has_a_subscription_of_that_name() -> None:
+    at = Place("old")
+    mine = at.has(epoch=3, client=1, at=3)
+    mine.owner = "alice"
+    for claim in (owned(9, "new", "bob"), owned(10, "new", "bob", to="old")):
+        at.handover.heard("l", claim)
+    assert at.subscriptions == {"s": mine}
+    assert mine.moved_to is None
+    assert not at.fenced
+    assert at.counters["claims_of_others"] > 0
+    # Everybody is told all the same: somebody else may have the one of that user.
+    assert at.said()[0] == ("r", owned(9, "new", "bob"))
+    at.handover.heard("l", owned(11, "new", "alice"))
+    assert at.subscriptions == {}
+
+
+def test_claims_of_two_users_of_one_name_are_remembered_apart() -> None:
+    at = Place("other")
+    at.handover.heard("l", owned(9, "new", "bob"))
+    at.handover.heard("l", owned(7, "old", "alice"))
+    assert at.counters["claims_late"] == 0
+    at.said()
+    at.handover.tell_all("r")
+    assert at.said() == [("r", owned(9, "new", "bob")), ("r", owned(7, "old", "alice"))]
+    assert at.handover.next_epoch("s", 5, "alice") == 8
+    assert at.handover.next_epoch("s", 5) == 5
+
+
+def test_a_claim_says_whose_the_subscription_is_and_an_answer_is_for_that_one() -> None:
+    at = Place("new")
+    at.has(epoch=7).owner = "alice"
+    at.handover.claim(at.subscriptions["s"], "old")
+    assert at.said() == [("l", owned(7, "new", "alice", settled=False, to="old"))]
+    at.handover.yielded(Yielded("s", 7, "new"))
+    at.turn.now += 2 * ANSWER_US
+    at.handover.wake()
+    assert at.said() == []
+    at.handover.ended(at.subscriptions["s"])
+    assert at.said() == [(peer, owned(8, NOBODY, "alice")) for peer in "lr"]
+
+
+def test_what_was_made_while_brokers_were_open_and_what_older_brokers_claim_is_anybodys() -> None:
+    at = Place("old")
+    at.has(epoch=3)
+    at.handover.heard("l", owned(9, "new", "alice"))
+    assert at.subscriptions == {}
+    at.has(epoch=3).owner = "alice"
+    at.handover.heard("l", Claim("s", 11, "new", True))
+    assert at.subscriptions == {}

@@ -12,7 +12,7 @@ from tidemark.broker.hosting.sessions import LEAVING_MAX
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.matching.matcher import Matcher
 from tidemark.matching.selectors.selector import Selector
-from tidemark.wire.frames import Publish, Refused, Subscribe, Subscribed, Topic
+from tidemark.wire.frames import Publish, Refused, Subscribe, Subscribed, Topic, Unsubscribe
 
 MANY = 500
 
@@ -102,3 +102,20 @@ def test_a_client_is_refused_more_new_topics_than_its_limit() -> None:
     assert isinstance(at.do(1, Topic("a", True, ()))[0], Topic), "a topic that is there is no new one"
     at.gone(1)
     assert isinstance(at.do(1, Topic("b", True, ()))[0], Topic)
+
+
+def test_a_client_is_refused_more_selectors_that_no_index_finds_than_its_limit() -> None:
+    at = desk(ClientLimits(scans=2))
+    for number, selector in enumerate(("n <> 1", "n <> 2")):
+        assert isinstance(at.do(1, Subscribe(f"s{number}", "t", selector, False, 1_000))[0], Subscribed)
+    (refused,) = told(at.say(1, Subscribe("third", "t", "n <> 3", False, 1_000)), 1)
+    assert isinstance(refused, Refused)
+    assert (refused.code, refused.name) == ("limit", "third")
+    assert "limits.scans" in refused.reason
+    assert isinstance(at.do(1, Subscribe("third", "t", "n <> 3 AND n > 1", False, 1_000))[0], Subscribed)
+    (refused,) = told(at.say(1, Subscribe("fourth", "t", "n LIKE", False, 1_000)), 1)
+    assert isinstance(refused, Refused)
+    assert refused.code == "selector"
+    at.do(1, Unsubscribe("s0"))
+    assert isinstance(at.do(1, Subscribe("fourth", "t", "n <> 3", False, 1_000))[0], Subscribed)
+    assert isinstance(at.do(2, Subscribe("other", "t", "n <> 3", False, 1_000))[0], Subscribed)

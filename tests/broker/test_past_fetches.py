@@ -36,7 +36,7 @@ def reaching_back(*, room: bool = True) -> tuple[Desk, list[Fetch]]:
     effects += at.finish(at.hear("u", Knowledge("p", MORNING + 10, MORNING + 20, 0, True, 2**33 - 1)))
     effects += at.pass_time(0.3)
     if room:
-        at.broker._fetching._ways["u"].pace.limit = UNDER_WAY_BYTES_MAX
+        at.broker.fetching._ways["u"].pace.limit = UNDER_WAY_BYTES_MAX
     return at, sent(effects, "u", Fetch)
 
 
@@ -98,9 +98,9 @@ def test_pieces_become_longer_where_there_is_little() -> None:
 
 def test_where_there_is_little_room_two_pieces_are_under_way_which_use_all_of_it() -> None:
     at, (first,) = reaching_back(room=False)
-    at.broker._fetching._ways["u"].pace.limit = 1
+    at.broker.fetching._ways["u"].pace.limit = 1
     asked, _ = answer(at, first, BASE + 5, upto=BASE + 100)
-    limit = at.broker._fetching._ways["u"].pace.limit
+    limit = at.broker.fetching._ways["u"].pace.limit
     assert len(asked) == 2
     assert limit <= sum(each.bytes_max for each in asked) <= limit + 1
 
@@ -122,5 +122,5 @@ def test_who_leaves_is_fetched_nothing_for() -> None:
     at, (first,) = reaching_back()
     asked, _ = answer(at, first, BASE + 5, upto=BASE + 100)
     at.gone(1)
-    assert not at.broker._fetching._asked
+    assert not at.broker.fetching._asked
     assert answer(at, asked[0], BASE + 150) == ([], [])

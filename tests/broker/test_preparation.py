@@ -4,18 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from tests.broker.desk import Desk, told
+from tidemark.broker.effects import FetchLog, LogFetched, LogRead
 from tidemark.broker.preparation import Steps
 from tidemark.broker.topics import DECLARED_BYTES_MAX
 from tidemark.matching import audience
+from tidemark.matching.matcher import Matcher
+from tidemark.matching.selectors.selector import Selector
 from tidemark.message import registry
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.batches.checking import STEP_BYTES, CheckWork
 from tidemark.message.registry import ParseWork, ReaderWork
 from tidemark.message.schema import Schema
-from tidemark.wire.frames import ClientFrame, Deliver, Publish, Published, Refused, Subscribe, Topic
+from tidemark.message.topic_selector import TopicSelector
+from tidemark.wire.frames import (
+    ClientFrame,
+    Deliver,
+    Fetch,
+    Fetched,
+    Hello,
+    Interest,
+    Knowledge,
+    Links,
+    Publish,
+    Published,
+    Refused,
+    Subscribe,
+    Together,
+    Topic,
+)
 
 LISTS = Schema.parse("[n: int, many: *(string)*]")
 NUMBERS = Schema.parse("[n: int]")
@@ -46,7 +66,7 @@ def take(steps: Steps | None) -> list[type | None]:
 
 def say(desk: Desk, frame: ClientFrame) -> list[ClientFrame]:
     """A client says something that is prepared first; what it is told."""
-    take(desk.broker.preparation(frame))
+    take(desk.broker.preparation.of(frame))
     return desk.do(1, frame)
 
 
@@ -64,14 +84,16 @@ def test_a_large_schema_is_parsed_in_a_step_of_its_own_and_not_again(
 ) -> None:
     desk, text = Desk(), wide(200)
     frame = Topic("t", False, (text,))
-    assert take(desk.broker.preparation(frame)) == [ParseWork]
+    assert take(desk.broker.preparation.of(frame)) == [ParseWork]
 
     def parse(text: str) -> Schema:
         raise AssertionError(f"parsed again: {text}")
 
     monkeypatch.setattr(Schema, "parse", parse)
     assert desk.do(1, frame) == [frame]
-    assert desk.broker.preparation(Topic("u", False, (NUMBERS.text,))) is None, "a small one needs no steps"
+    assert desk.broker.preparation.of(Topic("u", False, (NUMBERS.text,))) is None, (
+        "a small one needs no steps"
+    )
 
 
 def test_a_large_text_that_is_no_schema_is_refused_with_the_same_words() -> None:
@@ -81,7 +103,7 @@ def test_a_large_text_that_is_no_schema_is_refused_with_the_same_words() -> None
 
 def test_what_was_parsed_for_a_client_that_is_gone_is_forgotten() -> None:
     desk = Desk()
-    steps = desk.broker.preparation(Topic("t", False, (wide(200), wide(201))))
+    steps = desk.broker.preparation.of(Topic("t", False, (wide(200), wide(201))))
     assert steps is not None
     for _ in range(2):
         step = next(steps)
@@ -96,7 +118,7 @@ def test_more_schemas_than_one_declaration_may_have_are_refused_before_they_are_
     desk = Desk()
     text = wide(2_000)
     frame = Topic("t", False, (text,) * (DECLARED_BYTES_MAX // len(text) + 1))
-    assert desk.broker.preparation(frame) is None
+    assert desk.broker.preparation.of(frame) is None
     (refused,) = desk.do(1, frame)
     assert isinstance(refused, Refused)
     assert f"may have {DECLARED_BYTES_MAX}" in refused.reason
@@ -109,7 +131,7 @@ def test_the_messages_of_a_large_batch_are_looked_at_in_steps(is_last_damaged: b
         desk = Desk()
         desk.do(1, Topic("t", False, (LISTS.text,)))
         frame = Publish("p", "me", 1, lists(500, is_last_damaged=is_last_damaged))
-        steps = take(desk.broker.preparation(frame)) if is_prepared else []
+        steps = take(desk.broker.preparation.of(frame)) if is_prepared else []
         assert len(steps) == (len(frame.batch.body) // STEP_BYTES + 1 if is_prepared else 0)
         assert set(steps) <= {CheckWork}
         answers.append(desk.do(1, frame))
@@ -121,7 +143,7 @@ def test_a_message_that_was_looked_at_is_not_looked_at_again(monkeypatch: pytest
     desk = Desk()
     desk.do(1, Topic("t", False, (LISTS.text,)))
     frame = Publish("p", "me", 1, lists(500))
-    take(desk.broker.preparation(frame))
+    take(desk.broker.preparation.of(frame))
 
     def check(*_: object) -> None:
         raise AssertionError("looked at again")
@@ -144,10 +166,10 @@ def test_the_matcher_of_a_topic_that_many_want_is_made_in_steps_before_its_first
         desk.do(1, Topic("t.new", False, (NUMBERS.text,)))
         frame = Publish("p", "me", 1, events(NUMBERS, NUMBERS.encode({"n": 7}), topic="t.new"))
         if is_prepared:
-            steps = take(desk.broker.preparation(frame))
+            steps = take(desk.broker.preparation.of(frame))
             assert len(steps) >= 100 // audience.STEP_MEMBERS
             assert set(steps) == {None}
-            assert desk.broker.preparation(frame) is None
+            assert desk.broker.preparation.of(frame) is None
         told_to_all = told(desk.finish(desk.say(2, frame)), 1)
         heard.append([each.name for each in told_to_all if isinstance(each, Deliver) and each.batch])
     assert heard[0] == heard[1]
@@ -159,31 +181,42 @@ def test_an_event_that_comes_between_two_steps_is_matched_with_all() -> None:
     subscribed(desk, 100, "t.>")
     desk.do(1, Topic("t.new", False, (NUMBERS.text,)))
     frame = Publish("p", "me", 1, events(NUMBERS, NUMBERS.encode({"n": 99}), topic="t.new"))
-    steps = desk.broker.preparation(frame)
+    steps = desk.broker.preparation.of(frame)
     assert steps is not None
     next(steps)
     assert [type(each) for each in told(desk.finish(desk.say(2, frame)), 1)] == [Deliver]
     assert list(steps) == [], "nothing is left to do"
 
 
-def test_who_subscribes_to_many_topics_pays_before_its_next_subscription() -> None:
+def test_who_subscribes_to_many_topics_pays_for_a_few_and_each_other_pays_with_its_next_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     desk = Desk()
-    topics = [f"t.{number}" for number in range(2 * audience.JOINED_AT_ONCE_MAX)]
-    for number, name in enumerate(topics, 1):
+    topics = [f"t.{number}" for number in range(4 * audience.AT_ONCE_MAX)]
+    for name in topics:
         desk.do(1, Topic(name, False, (NUMBERS.text,)))
-        desk.do(1, Publish("p", "me", number, events(NUMBERS, NUMBERS.encode({"n": 1}), topic=name)))
     desk.do(1, Subscribe("other", "t.*", "n = 2", False, 1 << 20))
-    for number, name in enumerate(topics, 1):  # each of them has a matcher now
-        desk.do(1, Publish("p", "you", number, events(NUMBERS, NUMBERS.encode({"n": 1}), topic=name)))
-    assert desk.broker.preparation(Subscribe("a", "t.*", "n = 1", False, 1 << 20)) is None
-    desk.do(1, Subscribe("a", "t.*", "n = 1", False, 1 << 20))
-    steps = desk.broker.preparation(Subscribe("b", "t.*", "n = 1", False, 1 << 20))
-    assert len(take(steps)) == audience.JOINED_AT_ONCE_MAX // audience.STEP_MEMBERS
     desk.pass_time(0.5)
-    batch = events(NUMBERS, NUMBERS.encode({"n": 1}), topic=topics[-1])
-    assert [type(each) for each in told(desk.finish(desk.say(2, Publish("p", "he", 1, batch))), 1)] == [
-        Deliver
-    ]
+    for number, name in enumerate(topics, 1):  # each of them has a matcher then
+        desk.do(1, Publish("p", "me", number, events(NUMBERS, NUMBERS.encode({"n": 1}), topic=name)))
+    added: list[int] = []
+    add = Matcher.add
+
+    def counted(self: Matcher, subscriber: int, selector: Selector) -> None:
+        added.append(subscriber)
+        add(self, subscriber, selector)
+
+    monkeypatch.setattr(Matcher, "add", counted)
+    for number in range(20):
+        desk.do(1, Subscribe(f"s{number}", "t.*", "n = 1", False, 1 << 20))
+        assert len(added) == (number + 1) * audience.AT_ONCE_MAX
+    desk.pass_time(0.5)
+    oldest = Publish("p", "he", 1, events(NUMBERS, NUMBERS.encode({"n": 1}), topic=topics[0]))
+    assert len(take(desk.broker.preparation.of(oldest))) == 3, "it catches up in steps"
+    assert desk.broker.preparation.of(oldest) is None
+    assert len(told(desk.finish(desk.say(2, oldest)), 1)) == 20
+    newest = Publish("p", "he", 2, events(NUMBERS, NUMBERS.encode({"n": 1}), topic=topics[-1]))
+    assert desk.broker.preparation.of(newest) is None
 
 
 def test_a_large_topic_is_read_in_a_step_of_its_own_when_it_is_not_ready(
@@ -196,15 +229,15 @@ def test_a_large_topic_is_read_in_a_step_of_its_own_when_it_is_not_ready(
     for name, text in texts.items():
         say(desk, Topic(name, False, (text,)))
     frame = Subscribe("s", "t0", "f0_1 = 1", False, 1 << 20)
-    assert take(desk.broker.preparation(frame)) == [ReaderWork]
-    assert desk.broker.preparation(frame) is None
+    assert take(desk.broker.preparation.of(frame)) == [ReaderWork]
+    assert desk.broker.preparation.of(frame) is None
     desk.do(1, frame)
     schema = Schema.parse(texts["t3"])
     say(desk, Subscribe("v", "t3", "", False, 1 << 20))
     desk.registry.schemas._young.clear()
     desk.registry.schemas._old.clear()
     batch = events(schema, schema.encode({}), topic="t3")
-    assert take(desk.broker.preparation(Publish("p", "me", 1, batch)))[0] is ParseWork
+    assert take(desk.broker.preparation.of(Publish("p", "me", 1, batch)))[0] is ParseWork
     assert isinstance(desk.do(1, Publish("p", "me", 1, batch))[0], Published)
 
 
@@ -227,4 +260,68 @@ def test_steps_are_only_for_frames_that_need_them() -> None:
             Topic("t", False, (NUMBERS.text,)),
         )
     )
-    assert [desk.broker.preparation(each) for each in small] == [None] * 3
+    assert [desk.broker.preparation.of(each) for each in small] == [None] * 3
+
+
+def test_a_topic_that_a_neighbour_tells_of_is_parsed_before_and_comes_to_the_same() -> None:
+    frame = Topic("t", False, (wide(300), wide(301)))
+    known = []
+    for is_prepared in (False, True):
+        desk = Desk(downstream=("d",))
+        desk.link("d")
+        desk.hear("d", Hello("d", 1))
+        together = Together((frame, Links("d", 1, ())))
+        if is_prepared:
+            assert take(desk.broker.preparation.of_peer(together)) == [ParseWork, ParseWork]
+        desk.finish(desk.hear("d", together))
+        known.append(desk.registry.topics["t"].texts)
+        assert desk.broker.preparation.of_peer(Topic("u", False, (NUMBERS.text,))) is None
+        assert not desk.broker._topics._prepared, "nothing is kept"
+    assert known[0] == known[1]
+
+
+def test_events_of_a_neighbour_and_of_a_log_are_matched_by_matchers_that_were_made_in_steps() -> None:
+    desk = Desk()
+    desk.do(1, Topic("t.new", False, (NUMBERS.text,)))
+    subscribed(desk, 100, "t.>")
+    message = events(NUMBERS, NUMBERS.encode({"n": 1}), topic="t.new")
+    message.fill_ticks(np.array([7], np.int64))
+    first = Knowledge("p", 0, 10, 0, True, 1, message)
+    read = LogRead("p", 0, 10, 10, 0, (message,))
+    desk.broker._host.audience._topics.clear()
+    assert len(take(desk.broker.preparation.of_peer(first))) == 13
+    assert desk.broker.preparation.of_peer(first) is None
+    assert desk.broker.preparation.of_read(read) is None
+    desk.broker._host.audience._topics.clear()
+    assert len(take(desk.broker.preparation.of_read(read))) == 13
+
+
+def test_what_followers_want_is_made_ready_too() -> None:
+    desk = Desk(downstream=("d",))
+    desk.do(1, Topic("t.new", False, (NUMBERS.text,)))
+    desk.link("d")
+    desk.hear("d", Hello("d", 1))
+    lines = tuple(TopicSelector("t.>", f"n = {number}") for number in range(20))
+    desk.finish(desk.hear("d", Interest("p", (1 << 32) + 1, lines)))
+    frame = Publish("p", "me", 1, events(NUMBERS, NUMBERS.encode({"n": 1}), topic="t.new"))
+    assert len(take(desk.broker.preparation.of(frame))) == 3
+    assert desk.broker.preparation.of(frame) is None, "it is ready"
+
+
+def test_a_large_topic_is_read_before_a_fetch_is_matched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "READY_BYTES_MAX", 8 << 10)
+    monkeypatch.setattr(registry, "READERS_BYTES_MAX", 8 << 10)
+    desk = Desk()
+    schemas = [Schema.parse(wide(300, f"f{number}")) for number in range(4)]
+    for number, schema in enumerate(schemas):
+        say(desk, Topic(f"t{number}", False, (schema.text,)))
+        desk.do(1, Publish("p", "me", number + 1, events(schema, schema.encode({}), topic=f"t{number}")))
+    (fetch,) = [
+        e for e in desk.say(1, Fetch(1, "p", 0, 1 << 60, ">", "f0_1 = 1", 1 << 20)) if type(e) is FetchLog
+    ]
+    answer = desk._disk.answer(fetch)
+    assert isinstance(answer, LogFetched)
+    works = take(desk.broker.preparation.of_read(answer))
+    assert works
+    assert set(works) <= {ParseWork, ReaderWork, None}
+    assert [type(each) for each in told(desk.finish(desk.give(answer)), 1)] == [Fetched]

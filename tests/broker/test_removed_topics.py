@@ -131,6 +131,8 @@ def test_a_name_that_comes_back_has_fresh_versions() -> None:
 
 def test_a_name_cannot_be_created_for_ever() -> None:
     at = linked()
+    for generation in range(63, 2 * CREATIONS_MAX, 64):
+        at.finish(at.hear("left", Topic("t", False, (FIRST,), generation)))
     at.finish(at.hear("left", Topic("t", False, (FIRST,), 2 * CREATIONS_MAX - 1)))
     (refused,) = at.do(1, Topic("t", False, (FIRST,), 2 * CREATIONS_MAX))
     assert isinstance(refused, Refused)

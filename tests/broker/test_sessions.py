@@ -400,6 +400,7 @@ def test_without_credit_it_leaves_the_constream_and_goes_on_where_it_left() -> N
     assert values_of(publish(at, 2)) == [2]
     assert values_of(publish(at, 3)) == []
     assert at.broker.counters["catchups_slow"] == 1
+    assert (shown(at)["slow"], shown(at)["gaps"]) == (1, 0)
     assert shown(at)["pubends"]["p"]["catching_up"] is True
     assert values_of(publish(at, 4)) == []
     assert values_of(told(at.finish(at.say(1, Credit("s", 1_000))), 1)) == [3, 4]

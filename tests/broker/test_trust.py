@@ -11,6 +11,7 @@ from tests.broker.test_hostile_frames import linked, refusals
 from tidemark.broker.effects import RefusePeer, SendPeer
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.overlay.routing import Routing
+from tidemark.broker.topics import GENERATIONS_TOLD_MAX
 from tidemark.ticks import TICK_MAX
 from tidemark.wire.frames import (
     Claim,
@@ -27,6 +28,7 @@ from tidemark.wire.frames import (
     ReleaseRow,
     Subscribe,
     Together,
+    Topic,
     Unfollow,
     Ways,
 )
@@ -89,6 +91,9 @@ def is_refused(desk: Desk, peer: str, frame: PeerFrame) -> bool:
         Heard("p", "b", (1 << 32) + 1_000_000),
         Claim("s", EPOCH_MAX, "down", settled=True),
         Claim("s", MORNING + EPOCHS_AHEAD_US + 1, "down", settled=True),
+        Topic("t", False, ("[n: int]",), GENERATIONS_TOLD_MAX + 1),
+        Topic("t.*", False, ("[n: int]",)),
+        Topic("t..x", False, ("[n: int]",)),
     ],
     ids=repr,
 )
@@ -106,6 +111,8 @@ def test_a_number_to_which_no_honest_broker_comes_ends_the_link(frame: PeerFrame
         Links("down", 1, ()),
         row("down", SECOND_LIFE - 1),
         Claim("s", MORNING + EPOCHS_AHEAD_US, "down", settled=True),
+        Topic("t", False, ("[n: int]",), GENERATIONS_TOLD_MAX),
+        Topic("t", False, ("[n: int]",), 1),
     ],
     ids=repr,
 )

@@ -118,3 +118,22 @@ def test_batches_leave_in_order_without_waiting_for_each_other(broker: FakeBroke
         ]
     with tidemark.sync.connect(broker.url) as tm:
         assert [len(each) for each in tm.publish_batches([batch(range(2)), batch(range(1))])] == [2, 1]
+
+
+def test_of_many_batches_as_much_is_under_way_as_fits_and_they_stay_in_order(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = Schema.parse("[n: int]")
+    batches = []
+    for n in range(20):
+        builder = BatchBuilder()
+        builder.add(Shape("t", schema.fingerprint), schema.encode({"n": n}))
+        batches.append(builder.build())
+    monkeypatch.setattr(tidemark.sync, "UNDER_WAY_BYTES_MAX", 3 * len(batches[0].data))
+    with tidemark.sync.connect(broker.url, publisher="loader") as tm:
+        tm.create_topic("t", schema)
+        ticks = [tick for (tick,) in tm.publish_batches(batches, sequence=1)]
+        assert next(frame.sequence for frame in broker.of(Publish)) == 1
+        assert sum(frame.batch.count for frame in broker.of(Publish)) == 20
+        assert None not in ticks
+        assert ticks == sorted(ticks)  # type: ignore[type-var]

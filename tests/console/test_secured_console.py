@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.console.test_pages import Browser
 from tests.live_node import LiveNode, live_node
 from tests.node.security.secured import PASSWORDS, document
 from tidemark.console.pages.access import KEPT, with_verifiers
+from tidemark.console.problems import ProblemError
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +117,27 @@ def test_a_session_ends_when_its_browser_logs_out(console: LiveConsole) -> None:
     assert ops.send("/logout", ops.token("/access")).status == 303
     ops.cookie = cookie
     assert ops.get("/").headers.get("location") == "/login"
+
+
+def test_a_verifier_stays_with_its_user_however_the_document_is_written() -> None:
+    before = (
+        '[users.a]\nclaims = { most = 5 }\npassword = "SCRAM-SHA-256$1"\n'
+        '[users]\n"b.c" = { password = "SCRAM-SHA-256$2" }\nd.password = "SCRAM-SHA-256$3"\n'
+    )
+    after = (
+        f'[users]\nd.password = "{KEPT}"\n"b.c" = {{ claims = {{ x = 1 }}, password = "{KEPT}" }}\n'
+        f'[users.a]\nclaims = {{ most = 6 }}\npassword = "{KEPT}"\n'
+    )
+    users = tomllib.loads(with_verifiers(after, before))["users"]
+    assert {name: user["password"] for name, user in users.items()} == {
+        "a": "SCRAM-SHA-256$1",
+        "b.c": "SCRAM-SHA-256$2",
+        "d": "SCRAM-SHA-256$3",
+    }
+    for wrong in (f'[users.new]\npassword = "{KEPT}"\n', f'[roles.r]\nsubscribe = ["{KEPT}"]\n'):
+        with pytest.raises(ProblemError):
+            with_verifiers(wrong, before)
+    assert with_verifiers("[users", before) == "[users"
 
 
 def test_verifiers_stay_with_their_users() -> None:

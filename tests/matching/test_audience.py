@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
+from random import Random
 from typing import Any
 
+import pytest
+
 from tests.matching.numbered_events import SCHEMA, batch
+from tidemark.matching import audience as audience_module
 from tidemark.matching.audience import MEMBER_BYTES, Audience
 from tidemark.matching.selectors.selector import Selector
+from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape, concatenate
 from tidemark.message.registry import Registry
 from tidemark.message.schema import Schema
@@ -55,6 +61,45 @@ def test_rows_of_several_topics_in_one_batch_keep_their_places() -> None:
     assert found == [([1], [1]), ([2], [2]), ([2], [3])]
     assert audience.chosen(2, mixed).tolist() == [False, False, True, True]
     assert audience.wanted(mixed).tolist() == [False, True, True, True]
+
+
+@pytest.mark.parametrize("changes_max", [4, 1_000])
+@pytest.mark.parametrize("seed", range(5))
+def test_topics_catch_up_with_whoever_came_and_went(
+    monkeypatch: pytest.MonkeyPatch, seed: int, changes_max: int
+) -> None:
+    monkeypatch.setattr(audience_module, "AT_ONCE_MAX", 2)
+    monkeypatch.setattr(audience_module, "STEP_MEMBERS", 1)
+    monkeypatch.setattr(audience_module, "CHANGES_MAX", changes_max)
+    chance, topics = Random(seed), [f"{first}.{second}" for first in "ab" for second in "xyz"]
+    audience = Audience(known(*topics))
+    members: dict[int, tuple[str, int]] = {}
+    for number in range(400):
+        lot = chance.random()
+        if lot < 0.4:
+            pattern, value = chance.choice((">", "a.>", "*.x", "b.*", *topics)), chance.randrange(4)
+            member = chance.randrange(20)
+            if member in members:
+                audience.remove(member)
+            audience.add(member, pattern, f"n = {value}" if value else "note = 1")
+            members[member] = pattern, value
+        elif lot < 0.6 and members:
+            gone = chance.choice(sorted(members))
+            audience.remove(gone)
+            del members[gone]
+        else:
+            topic, value = chance.choice(topics), chance.randrange(1, 4)
+            if chance.random() < 0.3:
+                for _ in islice(audience.steps_before(topic), chance.randrange(3)):
+                    pass
+            wanted = {
+                member
+                for member, (pattern, asked) in members.items()
+                if asked == value and TopicPattern.parse(pattern).matches(topic)
+            }
+            found = {each for group in matches(audience, batch(value, 9, topic=topic)) for each in group}
+            assert found == wanted, number
+            assert audience.wants(topic) or not wanted
 
 
 def test_a_topic_that_evolves_lets_in_those_who_did_not_fit() -> None:

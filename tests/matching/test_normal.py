@@ -158,7 +158,7 @@ def test_what_is_always_true_is_everything(text: str) -> None:
         ("NOT 5 = i", ["i <> 5"]),
         ("NOT i IN (1, 2)", ["i NOT IN (1, 2)"]),
         ("NOT s LIKE 'a%'", ["s NOT LIKE 'a%'"]),
-        ("s LIKE '%a' AND s LIKE 'a_'", ["s LIKE '%a'", "s LIKE 'a_'"]),
+        ("s LIKE '%a' AND s LIKE '_a'", ["s LIKE '%a'", "s LIKE '_a'"]),
         ("5 < i + j", ["i + j > 5"]),
         ("NOT i < j", ["i >= j"]),
         ("NOT i + 1 BETWEEN 1 AND 5", ["i + 1 NOT BETWEEN 1 AND 5"]),
@@ -170,6 +170,14 @@ def test_what_is_always_true_is_everything(text: str) -> None:
 )
 def test_what_is_no_set_of_one_fields_values_stays_as_it_is(text: str, kept: list[str]) -> None:
     assert residuals(text) == kept
+
+
+def test_a_pattern_with_a_prefix_is_an_interval_and_itself() -> None:
+    found, prefixed = normal("s LIKE 'ab%c_'"), normal("s LIKE 'ab%'")
+    assert found is not None
+    assert prefixed is not None
+    assert found[0].constraints == prefixed[0].constraints
+    assert [render(each) for each in found[0].residuals] == ["s LIKE 'ab%c_'"]
 
 
 def test_clauses_that_differ_in_one_fields_values_are_united() -> None:

@@ -51,8 +51,10 @@ FINDS = {
     "catchup-unruled": 0,
     "archive-unruled": 4,
     "move-unruled": 6,
-    "restart-unruled": 1,
+    "restart-unruled": 6,
     "old-rules-overtake": 0,
+    "hidden-in-catchup": 0,
+    "quota-forgotten": 1,
 }
 
 

@@ -37,6 +37,7 @@ SEEDS = {
 REGRESSIONS: dict[tuple[str, int], str] = {
     ("access", 921_054): "the oracle judged ways while a broker still followed both",
     ("access", 910_278): "an access document of before won after everybody had the last one of the world",
+    ("narrow", 830_139): "who waited until a claim was settled did not hear of the one that took its place",
     ("swarm", 701): "an outage made a relay wait for a minute before it asked again for what was lost",
     ("swarm", 510_161): "a pubend that kept events for newcomers let them go although a host had come",
     ("swarm", 78_109): "a broker said that it had let a subscriber go before that was on disk, and crashed",

@@ -209,7 +209,7 @@ OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
         st.lists(st.builds(LinkGrade, names, shorts), max_size=4).map(tuple),
     ),
     Links: st.builds(Links, names, counts, st.lists(names, max_size=4).map(tuple)),
-    Claim: st.builds(Claim, names, counts, names, st.booleans(), names),
+    Claim: st.builds(Claim, names, counts, names, st.booleans(), names, names),
     Yielded: st.builds(Yielded, names, counts, names),
     Topic: st.builds(
         Topic,

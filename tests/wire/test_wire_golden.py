@@ -339,6 +339,10 @@ def test_frames_that_have_grown_are_as_before_without_what_was_added() -> None:
     assert FrameDecoder().feed(bytes.fromhex(raw)) == [topic]
     claim = Claim("s", 4, "b1", True, "b2")
     assert bytes_of(claim).hex() == "140000001b0100000400000000000000010100730200623102006232"
+    owned = Claim("s", 4, "b1", True, "", "ab")
+    raw = "160000001b01000004000000000000000101007302006231000002006162"
+    assert bytes_of(owned).hex() == raw
+    assert FrameDecoder().feed(bytes.fromhex(raw)) == [owned]
     subscribe = Subscribe("s", "t", "", True, 5)
     assert len(bytes_of(replace(subscribe, last="b2"))) == len(bytes_of(subscribe)) + 4
     ack = Ack((("s", CheckpointToken()),), 1)

@@ -37,9 +37,9 @@ def test_the_newest_common_version_is_spoken(monkeypatch: pytest.MonkeyPatch) ->
     assert [agree(1, 2), agree(1, 3), agree(4, 9), agree(1, 9), agree(3, 3)] == [2, 3, 4, 4, 3]
 
 
-def test_today_there_are_seven_versions_for_clients_and_five_for_links() -> None:
+def test_today_there_are_seven_versions_for_clients_and_six_for_links() -> None:
     assert [agree(1, newest) for newest in range(1, 9)] == [1, 2, 3, 4, 5, 6, 7, 7]
-    assert [agree_link(2, newest) for newest in range(2, 8)] == [2, 3, 4, 5, 6, 6]
+    assert [agree_link(2, newest) for newest in range(2, 9)] == [2, 3, 4, 5, 6, 7, 7]
     with pytest.raises(VersionError, match="update the other side"):
         agree_link(1, 1)
 
@@ -113,6 +113,14 @@ def test_what_a_version_between_brokers_does_not_have_is_not_spoken_in_it() -> N
     for frame in (Claim("s", 1, "b", True), Heard("p", "h", 1), Ways()):
         assert is_spoken(frame, 3)
     assert not is_spoken(Ways(), 2)
+    claim = Claim("s", 1, "b", True, "c", "ab")
+    assert is_spoken(claim, 7)
+    assert not is_spoken(claim, 6)
+    plain, both = replace(claim, owner=""), Together((AckExpected("p", 9), claim))
+    assert encoder_for_link(7)(both) == encode(both)
+    assert encoder_for_link(6)(claim) == encoder_for_link(4)(claim) == encode(plain)
+    assert encoder_for_link(6)(both) == encode(Together((AckExpected("p", 9), plain)))
+    assert encoder_for_link(3)(claim) == encode(replace(plain, to=""))
     for frame in (Leave("p", "q", 1, 1, "r"), Left("p", "q", 1, 1, 1, "r")):
         assert is_spoken(frame, 6)
         assert not is_spoken(frame, 5)

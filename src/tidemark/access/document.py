@@ -118,6 +118,20 @@ class AccessDocument:
         """Return whether a broker that goes by `other` goes by this document once it hears of it."""
         return (self.version, self.digest) > (other.version, other.digest)
 
+    def check_administered(self, *, by_tokens: bool = False) -> None:
+        """Raise AccessError if nobody administers: nobody could change the document again.
+
+        `by_tokens`: bearer tokens bring roles, so that a role which administers is enough.
+        """
+        administering = {name for name, role in self.roles.items() if role.administer}
+        if not administering:
+            raise AccessError("no role of the document administers: nobody could change it again")
+        if not by_tokens and not any(administering.intersection(user.roles) for user in self.users.values()):
+            some = min(administering)
+            raise AccessError(
+                f"no user administers: nobody could change the document again; give a user the role {some!r}"
+            )
+
     def principal(self, name: str) -> Principal | None:
         """Return the principal of a user, with the claims of the document; None if there is no such user."""
         user = self.users.get(name)

@@ -76,14 +76,18 @@ class Allowance:
         self._grow(now)
         return max(0, -(self._balance // self._a_second))
 
+    def is_full(self, now: int) -> bool:
+        """Return whether one second's worth is saved up, as in the beginning."""
+        self._grow(now)
+        return self._balance == self._a_second * _SECOND
+
 
 class PublishAllowance:
     """How much a principal may publish: bytes and events a second."""
 
-    __slots__ = ("_bytes", "_events", "quota")
+    __slots__ = ("_bytes", "_events")
 
     def __init__(self, quota: Quota, now: int) -> None:
-        self.quota = quota
         self._bytes = Allowance(quota.publish_bytes, now) if quota.publish_bytes is not None else None
         self._events = Allowance(quota.publish_events, now) if quota.publish_events is not None else None
 
@@ -97,3 +101,7 @@ class PublishAllowance:
     def wait(self, now: int) -> int:
         """Return after how many microseconds the principal may publish again; 0 if it may now."""
         return max((each.wait(now) for each in (self._bytes, self._events) if each is not None), default=0)
+
+    def is_full(self, now: int) -> bool:
+        """Return whether the principal may publish as much as one that has published nothing."""
+        return all(each.is_full(now) for each in (self._bytes, self._events) if each is not None)

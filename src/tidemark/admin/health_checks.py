@@ -84,7 +84,7 @@ def check_health(url: str, limits: LagLimits | None = None) -> Health:
     try:
         with connect(url) as client:
             snapshot = take_snapshot(client)
-            lag = overlay_lag(client, snapshot.subscriptions)
+            lag = overlay_lag(client, snapshot.subscriptions, like=url)
     except TidemarkError as error:
         return Health((Finding("broker", HealthState.CRITICAL, str(error)),), {})
     findings = (

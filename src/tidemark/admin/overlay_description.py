@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tidemark.client.connecting.addresses import SCHEME, TLS_SCHEME, is_tls
 from tidemark.wire.answers import BrokerStatus, LinkCondition, LinkStatus, Route
 from tidemark.wire.json_objects import JsonObject
 
 if TYPE_CHECKING:
-    from tidemark.node.topology.topology import Topology
+    from tidemark.node.topology.topology import BrokerPlacement, Topology
 
+#: The variable of the environment that names the broker to talk to.
+BROKER_VARIABLE = "TIDEMARK_BROKER"
 #: counter of a broker -> the name of its rate in a description
 RATES = {"events_published": "published", "events_delivered": "delivered"}
 
@@ -135,10 +139,12 @@ def describe_overlay(
     before: OverlayReport | None = None,
     *,
     source: str = "",
+    like: str = "",
 ) -> OverlayDescription:
     """Describe an overlay by its topology alone, or also by a report of its brokers.
 
-    Rates are those between the report `before` and the newer `report`.
+    Rates are those between the report `before` and the newer `report`. `like` is the URL of one of the
+    brokers, which says whether they are reached over TLS; by default that of the environment.
     """
     layout = topology.layout()
     return OverlayDescription(
@@ -148,7 +154,7 @@ def describe_overlay(
             BrokerDescription(
                 name=each.name,
                 cell=each.cell,
-                url=f"tidemark://{each.listen}",
+                url=url_at(each, like),
                 pubends=tuple(each.pubends),
                 draining=each.is_draining,
                 links=tuple(topology.neighbours(each.name)),
@@ -166,6 +172,12 @@ def describe_overlay(
             for name, edges in sorted(layout.trees.items())
         ),
     )
+
+
+def url_at(broker: BrokerPlacement, like: str = "") -> str:
+    """Return the URL of a broker of an overlay in which another one is reached as `like`."""
+    scheme = TLS_SCHEME if is_tls(like or os.environ.get(BROKER_VARIABLE, "")) else SCHEME
+    return f"{scheme}{broker.listen}"
 
 
 def _with_part(items: dict[str, Any], name: str) -> dict[str, Any]:

@@ -29,11 +29,14 @@ class OverlayLag:
     brokers: int
 
 
-def overlay_lag(client: Client, own: Sequence[SubscriptionStatus] | None = None) -> OverlayLag:
+def overlay_lag(
+    client: Client, own: Sequence[SubscriptionStatus] | None = None, *, like: str = ""
+) -> OverlayLag:
     """Ask the broker of `client`, and through the topology that it goes by all others, what is owed to whom.
 
-    `own` are the subscriptions of that broker, if it has been asked for them already. Raises
-    ClientError if the broker itself does not answer.
+    `own` are the subscriptions of that broker, if it has been asked for them already. `like` is the URL of
+    that broker, which says whether the others are reached over TLS; by default that of the environment.
+    Raises ClientError if the broker itself does not answer.
     """
     from tidemark.node.topology.file import parse_topology
 
@@ -41,7 +44,7 @@ def overlay_lag(client: Client, own: Sequence[SubscriptionStatus] | None = None)
     if own is None:
         own = client.ask(SUBSCRIPTIONS, timeout=ANSWER_SECONDS)
     lags = lags_of(own, found.broker)
-    urls = urls_of(parse_topology(found.text, found.version))
+    urls = urls_of(parse_topology(found.text, found.version), like)
     others = [name for name in urls if name != found.broker]
     silent: dict[str, str] = {}
     if others:

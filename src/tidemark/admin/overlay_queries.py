@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tidemark.admin.connection import ANSWER_SECONDS, ask, connect
-from tidemark.admin.overlay_description import BrokerReport
+from tidemark.admin.overlay_description import BrokerReport, url_at
 from tidemark.errors import ClientError, NotConnectedError
 from tidemark.wire.answers import (
     LINKS,
@@ -50,15 +49,17 @@ def find_topology(urls: Iterable[str]) -> Topology:
     raise problem
 
 
-def urls_of(topology: Topology) -> dict[str, str]:
-    """Return broker -> URL; with TLS if an authority for that is named (TIDEMARK_CA, or a context)."""
-    scheme = "tidemark+tls" if os.environ.get("TIDEMARK_CA") else "tidemark"
-    return {name: f"{scheme}://{each.listen}" for name, each in topology.brokers.items()}
+def urls_of(topology: Topology, like: str = "") -> dict[str, str]:
+    """Return broker -> URL, over TLS if a broker of the overlay is reached so.
+
+    `like` is the URL of such a broker; by default that of the environment (TIDEMARK_BROKER, or a context).
+    """
+    return {each.name: url_at(each, like) for each in topology.brokers.values()}
 
 
-def ask_all_brokers(topology: Topology) -> dict[str, BrokerReport | None]:
-    """Return what each broker reports of itself; None for those that do not answer."""
-    urls = urls_of(topology)
+def ask_all_brokers(topology: Topology, like: str = "") -> dict[str, BrokerReport | None]:
+    """Return what each broker reports of itself; None for those that do not answer. `like`: see `urls_of`."""
+    urls = urls_of(topology, like)
     with ThreadPoolExecutor(ASKED_AT_A_TIME_MAX) as asking:
         return dict(zip(urls, asking.map(_report_of, urls.values()), strict=True))
 
@@ -75,10 +76,10 @@ def _report_of(url: str) -> BrokerReport | None:
     return BrokerReport(time.monotonic(), status, metrics, links, routes)
 
 
-def propose_topology(topology: Topology, *, is_forced: bool = False) -> dict[str, str]:
+def propose_topology(topology: Topology, like: str = "", *, is_forced: bool = False) -> dict[str, str]:
     """Tell every broker of a topology to go by it; return the brokers that did not take it -> why.
 
-    A broker that cannot be reached is among them, with NOT_RUNNING.
+    A broker that cannot be reached is among them, with NOT_RUNNING. `like`: see `urls_of`.
     """
     from tidemark.node.topology.text import to_text
 
@@ -93,7 +94,7 @@ def propose_topology(topology: Topology, *, is_forced: bool = False) -> dict[str
             return str(error)
         return ""
 
-    urls = urls_of(topology)
+    urls = urls_of(topology, like)
     with ThreadPoolExecutor(ASKED_AT_A_TIME_MAX) as telling:
         problems = dict(zip(urls, telling.map(tell, urls.values()), strict=True))
     return {name: problem for name, problem in problems.items() if problem}

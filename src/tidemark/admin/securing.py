@@ -6,8 +6,9 @@ their owner can read, and is used again at the next start.
 
 from __future__ import annotations
 
+import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex, token_urlsafe
@@ -91,6 +92,26 @@ def secure_here(directory: Path, broker: str, host: str) -> SecuredFiles:
         directory / "admin.password",
         is_new=not there,
     )
+
+
+def overlay_key_of(file: Path, brokers: Sequence[str]) -> Path | None:
+    """Return a file with a key for the brokers of a topology that have no way to prove who they are.
+
+    It is beside the topology's file, for its owner only, and is made if it is not there. None if the brokers
+    need no key: they are open, or have a key or certificates, or there is one broker only.
+    """
+    from tidemark.node.config.loading import load
+    from tidemark.node.security.certificates import write_new
+
+    sections = [load(file, broker=name, environment=os.environ).security for name in brokers]
+    if len(sections) < 2 or not all(
+        each.mode == "accounts" and not each.overlay_key and not each.authority for each in sections
+    ):
+        return None
+    path = file.with_name(f"{file.stem}.overlay.key").absolute()
+    if not path.exists():
+        write_new(path, token_hex(32).encode() + b"\n")
+    return path
 
 
 def _make(directory: Path, broker: str, host: str) -> None:

@@ -77,8 +77,10 @@ def run_topology_file(file: Path, archive: Path | None, console: str | None = No
     """Run every process of a topology file until all are stopped.
 
     With a directory as `archive`, an archive in it too; with an address as `console`, a console there.
+    Brokers with accounts that have no way to prove who they are to each other get a key for that.
     """
     from tidemark.admin.overlay_queries import urls_of
+    from tidemark.admin.securing import overlay_key_of
     from tidemark.node.config.loading import brokers_of, topology_of
     from tidemark.node.process import archiving
     from tidemark.node.process.supervised_process import SupervisedGroup
@@ -86,13 +88,26 @@ def run_topology_file(file: Path, archive: Path | None, console: str | None = No
 
     beside = []
     if console is not None:
-        beside.append(_console(list(urls_of(topology_of(file)).values()), console))
+        beside.append(_console(list(urls_of(topology_of(file), scheme_of(file)).values()), console))
     names = brokers_of(file)
     archiver = None if archive is None else archiving.archive_of_all(file, names, archive)
     if archiver is not None:
         beside.insert(0, archiver)
-    settings = None if archive is None else archiving.settings_for_all(file, names)
+    settings = {} if archive is None else archiving.settings_for_all(file, names)
+    key = overlay_key_of(file, names)
+    if key is not None:
+        more = {"security.overlay_key": str(key)}
+        settings = {name: {**settings.get(name, {}), **more} for name in names}
     return run_topology(file, settings, SupervisedGroup(*beside))
+
+
+def scheme_of(file: Path) -> str:
+    """Return how the URLs of the brokers of a topology file begin."""
+    from tidemark.client.connecting.addresses import SCHEME, TLS_SCHEME
+    from tidemark.node.config.loading import brokers_of, load
+
+    configs = (load(file, broker=name, environment=os.environ) for name in brokers_of(file))
+    return TLS_SCHEME if any(each.security.certificate for each in configs) else SCHEME
 
 
 def _console(urls: list[str], listen: str) -> SupervisedProcess:

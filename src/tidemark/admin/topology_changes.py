@@ -40,6 +40,8 @@ class TopologyPlan(JsonObject):
     version: int
     changes: Sequence[Change]
     steps: Sequence[Step]
+    #: the URL of a broker of the overlay; "" for that of the environment
+    like: str = ""
 
     def json_items(self) -> dict[str, Any]:
         """The steps without their topologies."""
@@ -72,7 +74,7 @@ def plan_change(after: Topology, url: str | None = None) -> TopologyPlan:
     from tidemark.node.topology.plan import changes, steps
 
     before = find_topology([url] if url is not None else urls_of(after).values())
-    return TopologyPlan(before.version, changes(before, after), steps(before, after))
+    return TopologyPlan(before.version, changes(before, after), steps(before, after), url or "")
 
 
 class StepProgress:
@@ -93,19 +95,25 @@ def apply_plan(
 ) -> None:
     """Carry out all steps of a plan: see `apply_step`; `wait_seconds` is for each step."""
     for step in plan.steps:
-        apply_step(step, wait_seconds=wait_seconds, is_forced=is_forced, progress=progress)
+        apply_step(step, plan.like, wait_seconds=wait_seconds, is_forced=is_forced, progress=progress)
 
 
 def apply_step(
-    step: Step, *, wait_seconds: float, is_forced: bool = False, progress: StepProgress | None = None
+    step: Step,
+    like: str = "",
+    *,
+    wait_seconds: float,
+    is_forced: bool = False,
+    progress: StepProgress | None = None,
 ) -> None:
     """Carry out one step of a plan, and wait until the overlay is where the step leads.
 
+    `like` is the URL of a broker of the overlay, which says whether brokers are reached over TLS.
     Raises OverlayChangeError if a broker refuses the step, or if a broker that has to start or to be drained
     has not done so after `wait_seconds`. With `is_forced`, drained brokers that do not run may stay so.
     """
     report = progress or StepProgress()
-    refused = propose_topology(step.topology, is_forced=is_forced)
+    refused = propose_topology(step.topology, like, is_forced=is_forced)
     problems = {name: problem for name, problem in refused.items() if problem != NOT_RUNNING}
     if problems or len(refused) == len(step.topology.brokers):
         name, problem = next(iter((problems or refused).items()))
@@ -114,7 +122,7 @@ def apply_step(
     deadline = time.monotonic() + wait_seconds
     to_start = [name for name in step.added if name in refused]
     report.to_start(to_start)
-    urls = urls_of(step.topology)
+    urls = urls_of(step.topology, like)
     for name in to_start:
         _wait_for_start(name, urls[name], deadline)
     for name in step.drained:

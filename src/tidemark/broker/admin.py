@@ -118,6 +118,7 @@ class Admin:
             answers.REMOVE.what: self._remove,
             answers.SEEK.what: self._seek,
             answers.ARCHIVED.what: self._archived,
+            answers.LET_GO.what: self._let_go,
             answers.FORGET_HOST.what: self._forget_host,
         }
 
@@ -287,6 +288,8 @@ class Admin:
                 for pubend, constream in sorted(self._host.constreams.items())
             },
             over_quota=subscription.is_over_quota,
+            gaps=subscription.gaps,
+            slow=subscription.slow,
         )
 
     def _progress(
@@ -352,16 +355,26 @@ class Admin:
 
     def _archived(self, given: Arguments) -> list[PubendStatus]:
         """Note how far the archive has got, which says so with a checkpoint token."""
+        for name, tick in self._token_of_archive(given).items():
+            pubend = self._pubends[name]
+            pubend.archived = max(pubend.archived or TICK_MIN, min(tick, pubend.position))
+        return self.pubends()
+
+    def _let_go(self, given: Arguments) -> list[PubendStatus]:
+        """Let go what the archive has up to a checkpoint token, except what live subscribers still lack."""
+        for name, tick in self._token_of_archive(given).items():
+            self._pubends[name].dismiss(tick)
+        return self.pubends()
+
+    def _token_of_archive(self, given: Arguments) -> CheckpointToken:
+        """Return the token that the archive says; AdminError if it is not one of pubends with an archive."""
         token = CheckpointToken.parse(str(given.get("token", "")))
         for name in token:
             if name not in self._pubends:
                 raise AdminError("pubend", f"the pubend {name!r} is not hosted here")
             if self._pubends[name].archived is None:
                 raise AdminError("unknown", f"{name!r} is not set up for an archive: set retention.archive")
-        for name, tick in token.items():
-            pubend = self._pubends[name]
-            pubend.archived = max(pubend.archived or TICK_MIN, min(tick, pubend.position))
-        return self.pubends()
+        return token
 
 
 def _cursor(topic: TopicSchemas) -> str:

@@ -53,7 +53,7 @@ from tidemark.broker.hosting.sessions import Sessions
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.overlay.overlay import Overlay
 from tidemark.broker.overlay.trust import Trust
-from tidemark.broker.preparation import Preparation, Steps
+from tidemark.broker.preparation import Preparation
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.publishing.pubend import Pubend
 from tidemark.broker.publishing.publishing import Publishing
@@ -143,7 +143,7 @@ class Broker:
         self._cache = DiskCache(turn, config.cache_bytes_max)
         self._access = AccessControl(config.access, registry, turn)
         self._interests = Interests(config.incarnation, registry, turn)
-        self._fetching = Fetching(self._pubends, self._streams, registry, turn, self._access.fetched)
+        self.fetching = Fetching(self._pubends, self._streams, registry, turn, self._access.fetched)
         self._overlay = Overlay(config, self._streams, self._interests, turn)
         self._reports = ReleaseReports(
             config.name,
@@ -154,8 +154,8 @@ class Broker:
             turn,
             config.release_period,
         )
-        self._overlay.listeners += (self._fetching, self._reports)
-        self._host = Host(registry, self._interests, turn, config.host_policy, self._fetching, self._reports)
+        self._overlay.listeners += (self.fetching, self._reports)
+        self._host = Host(registry, self._interests, turn, config.host_policy, self.fetching, self._reports)
         self._reports.consumption = self._host.acknowledgements
         self._topics = Topics(
             registry,
@@ -166,7 +166,10 @@ class Broker:
             config.client_limits.topics,
             self._access.versions,
         )
-        self._preparation = Preparation(registry, self._topics, self._host.audience)
+        #: the steps that are taken before something is handled; whoever runs the broker takes them
+        self.preparation = Preparation(
+            registry, self._topics, self._host.audience, self._interests, self.fetching
+        )
         self._publishing = Publishing(self._pubends, self._streams, self._topics, turn)
         self._publishing.drain_notice = config.drain_notice
         for name in config.layout.pubends:
@@ -186,12 +189,13 @@ class Broker:
             self._reports,
             self._overlay,
             limit,
-            config.client_limits.subscriptions,
+            config.client_limits,
             self._access,
         )
         self._held_quota = HeldQuota(self._host, turn, self._access.quotas.held_bytes)
         self._sessions.recover(recovered.next_subscriber)
-        self._trust = Trust(config, self._overlay, self._sessions.handover, self._reports, turn)
+        handover = self._sessions.handover
+        self._trust = Trust(config, self._overlay, handover, self._reports, self._topics, turn)
         self._topics.removal_listeners = (self._sessions,)
         self._admin = Admin(
             self._host, self._sessions, registry, self._pubends, self._reports.hosts, turn, self._access
@@ -202,8 +206,7 @@ class Broker:
 
     def may_ask(self, client: int, ask: Ask) -> Refused | None:
         """Return why a client may not ask a question that the process answers; None if it may."""
-        checked = self._access.checked(client, ask)
-        return checked if isinstance(checked, Refused) else None
+        return checked if isinstance(checked := self._access.checked(client, ask), Refused) else None
 
     def rule_misfits(self) -> int:
         """Return how many rules of access do not fit a topic, as far as that was found out."""
@@ -222,13 +225,6 @@ class Broker:
         """What the archive is asked for. For reading only."""
         return self._host.catchup_streams.recalls
 
-    def preparation(self, frame: ClientFrame) -> Steps | None:
-        """Return the steps to take before a client's frame is handled; None if it needs none.
-
-        They may be taken between any two stimuli, or not at all: see `Preparation`.
-        """
-        return self._preparation.of(frame)
-
     def handle(self, stimulus: Stimulus, now: int, wall: int) -> list[Effect]:
         """Take one stimulus; return its effects, to be carried out in order.
 
@@ -237,7 +233,7 @@ class Broker:
         return self.hear(stimulus, now, wall) + self.settle()
 
     def hear(self, stimulus: Stimulus, now: int, wall: int) -> list[Effect]:
-        """Do the first half of `handle`, which answers publishers; call `settle` before anything else.
+        """Do the first half of `handle`, which answers publishers; call `settle` next (but see `hearing`).
 
         If it raises, the broker's state is in doubt, and the broker must not be used any more. A frame that
         cannot be handled does not raise: it changes nothing, and the connection that it came over is refused.
@@ -306,7 +302,7 @@ class Broker:
     def awaits(self, peer: str, frame: Knowledge | Fetched) -> list[Range]:
         """Return the parts of what an answer of `peer` tells that somebody here waits for."""
         if isinstance(frame, Fetched):
-            return [(frame.base, frame.upto)] if self._fetching.awaits(frame) else []
+            return [(frame.base, frame.upto)] if self.fetching.awaits(frame) else []
         stream = self._streams.get(frame.pubend)
         if stream is not None and stream.upstream == peer:
             return stream.awaited(frame.base, frame.upto)
@@ -344,14 +340,14 @@ class Broker:
                 self._access.gone(client)
                 self._sessions.gone(client)
                 self._topics.gone(client)
-                self._fetching.gone(client)
+                self.fetching.gone(client)
                 self._host.catchup_streams.recalls.gone(client)
             case LinkUp(peer):
                 self._overlay.link_up(peer)
             case LinkDown(peer):
                 self._departures.link_down(peer)
                 self._overlay.link_down(peer)
-                self._fetching.gone(peer)
+                self.fetching.gone(peer)
             case LinkMeasured():
                 self._overlay.measured(stimulus)
             case LogSynced(ticket):
@@ -368,7 +364,7 @@ class Broker:
                 if stimulus.pubend in self._streams:
                     self._streams[stimulus.pubend].read(stimulus)
             case LogFetched():
-                self._fetching.read(stimulus)
+                self.fetching.read(stimulus)
             case CacheWritten(number):
                 self._cache.written(number)
             case CacheRead():
@@ -428,9 +424,9 @@ class Broker:
             case Topic():
                 self._topics.heard(peer, frame)
             case Fetch():
-                self._fetching.passed(peer, frame)
+                self.fetching.passed(peer, frame)
             case Fetched():
-                self._fetching.fetched(peer, frame)
+                self.fetching.fetched(peer, frame)
             case Leave():
                 self._publishing.passed(peer, frame)
             case Left():
@@ -450,7 +446,7 @@ class Broker:
         if isinstance(frame, Interest):
             self._interests.look(frame)
         elif isinstance(frame, Fetch):
-            self._fetching.look(frame)
+            self.fetching.look(frame)
 
     def _stream_frame(
         self, peer: str, frame: Knowledge | Nack | AckExpected | Release | Heard, stream: Stream
@@ -527,7 +523,7 @@ class Broker:
             case Describe():
                 self._topics.describe(client, frame)
             case Fetch():
-                self._fetching.asked(client, frame)
+                self.fetching.asked(client, frame)
             case Offer():
                 self.recalls.offered(client, frame)
             case Recalled():

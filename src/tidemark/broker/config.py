@@ -24,6 +24,8 @@ class ClientLimits:
 
     #: subscriptions that it has at a time
     subscriptions: int = 10_000
+    #: those of them that no index can find, so that each event of their topics is held against them
+    scans: int = 200
     #: topics that it declares and that nobody had declared before
     topics: int = 10_000
 

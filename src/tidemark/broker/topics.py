@@ -43,6 +43,10 @@ FRAME_SHAPES_MAX = 1_000
 DECLARED_BYTES_MAX = 256 << 10
 #: A declaration of more bytes is parsed in steps, before it is handled.
 SMALL_BYTES = 2 << 10
+#: A neighbour tells of a generation that is at most so far beyond the one that is known.
+GENERATIONS_TOLD_MAX = 64
+#: Of topics, and of the bytes of their schemas, neighbours may bring so many times what clients may.
+HEARD_TIMES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +131,16 @@ class Topics:
 
         See `Preparation`.
         """
-        size = sum(map(len, frame.schemas))
-        return self._steps(frame) if SMALL_BYTES < size <= DECLARED_BYTES_MAX else None
+        is_too_large = sum(map(len, frame.schemas)) > DECLARED_BYTES_MAX
+        return self._steps(frame) if self.is_large(frame) and not is_too_large else None
+
+    def is_large(self, frame: Topic) -> bool:
+        """Return whether the schemas of a topic take long to parse."""
+        return sum(map(len, frame.schemas)) > SMALL_BYTES
+
+    def steps_heard(self, frame: Topic) -> Iterator[ParseWork]:
+        """Return the steps in which the schemas of a topic are parsed that a neighbour tells of."""
+        return self._steps(frame)
 
     def _steps(self, frame: Topic) -> Iterator[ParseWork]:
         known = self._creation(frame)
@@ -233,6 +245,25 @@ class Topics:
         else:
             self._turn.tables.after(partial(self._answer, client, frame.topic, frame.shapes))
 
+    def lie_of(self, frame: Topic) -> str | None:
+        """Return what no honest broker says of a topic, for a sentence that begins with the neighbour's name.
+
+        Brokers tell of all creations of a topic one after the other. What clients may declare is bounded at
+        each broker, so that honest neighbours bring little more than the bound.
+        """
+        name, known = frame.topic, self._registry.generation(frame.topic)
+        if frame.generation > known + GENERATIONS_TOLD_MAX:
+            return f"tells of generation {frame.generation} of the topic {name!r}, and {known} was the last"
+        try:
+            self._check_name(name, HEARD_TIMES * TOPICS_MAX)
+        except TidemarkError as error:
+            return f"tells of a topic {name!r}: {error}"
+        creation = self._creation(frame)
+        new = sum(len(text) for text in frame.schemas if creation is None or not creation.has(text))
+        if new and self._bytes + new > HEARD_TIMES * self._limits.all_bytes_max:
+            return f"tells of topics whose schemas have {self._bytes + new} bytes in all"
+        return None
+
     def heard(self, peer: str, frame: Topic) -> None:
         """A neighbour tells of a topic; the other neighbours are told if it is new here."""
         before, known = self._known(frame), self._creation(frame)
@@ -240,8 +271,9 @@ class Topics:
             for text in frame.schemas:
                 if known is None or not known.has(text):
                     with suppress(TidemarkError):
-                        Schema.parse(text)
+                        self._schema(text)
         self._take(frame)
+        self._forget_prepared(frame.schemas)
         if self._keep(frame, before, peer):
             self._turn.tables.after()
 
@@ -285,7 +317,7 @@ class Topics:
             self._counters["topics_conflicting"] += 1
             for text in frame.schemas:
                 with suppress(TidemarkError):
-                    self._registry.add(Schema.parse(text))
+                    self._registry.add(self._schema(text))
 
     def _read(self, frame: Topic) -> list[Schema | None] | TidemarkError:
         """Return the schemas of a declaration, or what is wrong with it."""
@@ -380,12 +412,12 @@ class Topics:
                 "declare the versions one after the other"
             )
 
-    def _check_name(self, topic: str) -> None:
+    def _check_name(self, topic: str, topics_max: int = TOPICS_MAX) -> None:
         if not TopicPattern.parse(topic).is_exact:
             raise SchemaError("the name of a topic has no wildcards")
         topics, removed = self._registry.topics, self._registry.removed
-        if len(topics) + len(removed) >= TOPICS_MAX and topic not in topics and topic not in removed:
-            raise SchemaError(f"there are {TOPICS_MAX} topics already, which is the limit")
+        if len(topics) + len(removed) >= topics_max and topic not in topics and topic not in removed:
+            raise SchemaError(f"there are {topics_max} topics already, which is the limit")
 
     def _creation(self, frame: Topic) -> TopicSchemas | None:
         """Return the creation that a frame is about; None if it is not known."""

@@ -146,8 +146,13 @@ def sim(
 @click.option(
     "--core", is_flag=True, help="A broker's core in memory in place of a process: many more frames."
 )
+@click.option(
+    "--secure", is_flag=True, help="A broker with accounts, at which hostile clients may do little."
+)
 @JSON
-def fuzz(seconds: float, seed: int | None, keep: Path | None, core: bool, as_json: bool) -> None:
+def fuzz(
+    seconds: float, seed: int | None, keep: Path | None, core: bool, secure: bool, as_json: bool
+) -> None:
     """Send well-formed frames with hostile values to a real broker, as clients and as neighbours.
 
     A publisher and a durable subscriber beside them must not notice. Exits 1 if they did, or if the broker
@@ -157,6 +162,7 @@ def fuzz(seconds: float, seed: int | None, keep: Path | None, core: bool, as_jso
     tidemark fuzz --seconds 600
     tidemark fuzz --seed 7 --json
     tidemark fuzz --core --seconds 60
+    tidemark fuzz --secure --seconds 60
     """
     from random import randrange
 
@@ -165,9 +171,11 @@ def fuzz(seconds: float, seed: int | None, keep: Path | None, core: bool, as_jso
     chosen = randrange(1_000_000) if seed is None else seed
     if core and keep is not None:
         raise click.UsageError("--core writes no files: leave out --keep")
+    if core and secure:
+        raise click.UsageError("--core has no accounts: leave out --secure")
     if core:
         sys.exit(command.run_core(seconds, chosen, as_json=as_json))
-    sys.exit(command.run(seconds, chosen, as_json=as_json, directory=keep))
+    sys.exit(command.run(seconds, chosen, as_json=as_json, directory=keep, is_secured=secure))
 
 
 @click.command()

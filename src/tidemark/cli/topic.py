@@ -125,7 +125,7 @@ def topic_rm(name: str, yes: bool, url: str, as_json: bool) -> None:
     with connect(url) as tm:
         if not any(each.topic == name and not each.is_removed for each in tm.ask(TOPICS)):
             raise click.ClickException(f"the broker knows no topic {name!r}: see `tidemark topic list`")
-        wanting = _wanting(tm, name)
+        wanting = _wanting(tm, name, url)
         if not yes:
             click.echo(_consequences(name, wanting), err=True)
             click.confirm("Remove it?", abort=True, err=True)
@@ -134,12 +134,12 @@ def topic_rm(name: str, yes: bool, url: str, as_json: bool) -> None:
     emit_either(done, lambda done: f"removed {done['topic']}", as_json)
 
 
-def _wanting(tm: Client, name: str) -> dict[str, Any]:
+def _wanting(tm: Client, name: str, url: str) -> dict[str, Any]:
     """The durable subscriptions of a topic at all brokers, and what they are owed."""
     from tidemark.matching.topics import TopicPattern
 
     try:
-        lags = overlay_lag(tm).lags
+        lags = overlay_lag(tm, like=url).lags
     except RefusedError:  # how brokers stand is for those who may monitor
         return {"subscriptions": None, "owed_events": None}
     found = [each for each in lags if TopicPattern.parse(each.topic or ">").matches(name)]

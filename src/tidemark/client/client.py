@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Generator, Iterable
 from datetime import UTC, datetime
+from functools import partial
 from os import getpid
 from secrets import token_hex
 from types import TracebackType
@@ -17,7 +18,7 @@ from tidemark.client.connecting.connection import PING_SECONDS
 from tidemark.client.connecting.credentials import Credentials, LoginOptions
 from tidemark.client.connecting.link import Link, closed, forked, not_open
 from tidemark.client.connecting.options import ConnectOptions
-from tidemark.client.connecting.pending_requests import PendingRequests, connection_lost, within
+from tidemark.client.connecting.pending_requests import PendingRequests, connection_lost, pages, within
 from tidemark.client.connecting.push_link import PushLink
 from tidemark.client.connecting.refusals import error_of
 from tidemark.client.events import Event, Gap
@@ -32,7 +33,7 @@ from tidemark.client.subscribing.session import SubscriptionSession
 from tidemark.client.subscribing.subscription import CLOSE_SECONDS, Subscription
 from tidemark.client.subscribing.traced import traced_delivery
 from tidemark.client.subscribing.transaction import Transaction
-from tidemark.client.topics import ClientTopics
+from tidemark.client.topics import REMOVAL_VERSION, ClientTopics
 from tidemark.errors import ClientError, NotConnectedError
 from tidemark.message.batches.batch import PRIORITY_DEFAULT, EventBatch
 from tidemark.message.generations import is_removed
@@ -56,7 +57,7 @@ from tidemark.wire.frames import (
 )
 from tidemark.wire.frames import Gap as GapFrame
 from tidemark.wire.moving.frames import Left
-from tidemark.wire.questions import PAGE_ITEMS_MAX, Answered, Question, read_page
+from tidemark.wire.questions import Answered, Question
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
@@ -66,8 +67,6 @@ TIMEOUT_SECONDS = 30.0
 CONNECT_SECONDS = 10.0
 #: Bytes that a broker reads from its log for one answer of `_fetch`.
 FETCH_BYTES = 4 << 20
-#: The version of the protocol from which on a broker removes topics.
-REMOVAL_VERSION = 6
 _PLAIN = EventOptions()
 #: The dataclass that `subscribe(..., into=...)` hands events out as.
 Into = TypeVar("Into")
@@ -322,12 +321,11 @@ class Client:
         number, or too many events wait.
         """
         self._check_open()
-        seconds = self._timeout if timeout is None else timeout
         is_plain = key == b"" and validity is None and priority == PRIORITY_DEFAULT and sequence is None
         if is_plain and traceparent is None:
-            return self._publisher.publish(topic, value, _PLAIN, seconds)
+            return self._publisher.publish(topic, value, _PLAIN, self._seconds(timeout))
         options = event_options(key, priority, validity, sequence, traceparent)
-        return self._publisher.publish(topic, value, options, seconds)
+        return self._publisher.publish(topic, value, options, self._seconds(timeout))
 
     async def publish_many(
         self,
@@ -348,8 +346,7 @@ class Client:
         """
         self._check_open()
         checked = event_options(key, priority, validity, sequence, traceparent)
-        seconds = self._timeout if timeout is None else timeout
-        return await self._publisher.publish_many(topic, values, checked, seconds)
+        return await self._publisher.publish_many(topic, values, checked, self._seconds(timeout))
 
     async def publish_batch(
         self, batch: EventBatch, *, sequence: int | None = None, timeout: float | None = None
@@ -360,14 +357,12 @@ class Client:
         the first event. A batch of more than 4 MiB is sent in parts. Raises what `publish` raises.
         """
         self._check_open()
-        seconds = self._timeout if timeout is None else timeout
-        return await self._publisher.publish_batch(batch, sequence, seconds)
+        return await self._publisher.publish_batch(batch, sequence, self._seconds(timeout))
 
     async def move_publisher(self, *, after: int) -> None:
         """Publish at this broker the events of the named publisher beyond the number `after`.
 
-        A named publisher waits for its last broker to say which of its events are there. This is for one that
-        will not come back: events beyond `after` that it has logged all the same are then published twice.
+        It is for a last broker that will not come back: what it has beyond `after` is then published twice.
         """
         self._check_open()
         self._publisher.move_anyway(after)
@@ -461,7 +456,7 @@ class Client:
         `timeout`, by default that of the client, is how many seconds the commit may take.
         """
         self._check_open()
-        return Transaction(self._acks, self._timeout if timeout is None else timeout)
+        return Transaction(self._acks, self._seconds(timeout))
 
     async def unsubscribe(self, name: str) -> None:
         """End the durable subscription `name` for good: the broker keeps no events for it any more.
@@ -497,13 +492,7 @@ class Client:
             return await self._ask(what, timeout, arguments)
         if not what.is_paged:
             return what.read(await self._ask(what.what, timeout, arguments))
-        items: list[Any] = []
-        after: str | None = ""
-        while after is not None:
-            page = {"limit": PAGE_ITEMS_MAX, "after": after, **arguments}
-            more, after = read_page(await self._ask(what.what, timeout, page))
-            items += more
-        return what.read(items)
+        return what.read(await pages(partial(self._ask, what.what, timeout), arguments))
 
     async def _ask(self, name: str, timeout: float | None, arguments: dict[str, Any]) -> Any:
         self._welcome()

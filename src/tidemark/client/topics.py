@@ -48,6 +48,8 @@ _PLAIN = frozenset((bool, int, float, str, bytes, type(None), datetime))
 
 Accessor = Callable[[bytes], Any]
 Send = Callable[[Describe | Topic], None]
+#: The version of the protocol from which on a broker removes topics.
+REMOVAL_VERSION = 6
 
 
 class KnownTopic:

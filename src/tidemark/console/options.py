@@ -38,6 +38,8 @@ class ConsoleOptions:
     names: tuple[str, ...] = ()
     #: a directory of the user's own pages, served under /pages/
     pages: Path | None = None
+    #: a directory of pages that `tidemark pipeline report` and `audit` have written
+    reports: Path | None = None
 
     @property
     def is_tls(self) -> bool:

@@ -16,8 +16,10 @@ from typing import Any
 
 from tidemark.admin.broker_snapshot import SubscriptionLag, furthest_behind_first, lags_of
 from tidemark.admin.overlay_description import BrokerReport, OverlayDescription, describe_overlay
+from tidemark.admin.overlay_queries import urls_of
 from tidemark.client.client import Client
 from tidemark.console.callers import Caller, Connections
+from tidemark.console.catch_up import CatchUps
 from tidemark.console.recent_events import HostedPubend
 from tidemark.errors import ClientError, RefusedError, TidemarkError
 from tidemark.node.topology.file import parse_topology
@@ -187,6 +189,8 @@ class Watch:
         self._cut: tuple[str, ...] = ()
         self._subscriptions_at = -1e9
         self.looked = 0.0
+        #: how subscriptions get on that somebody looks at
+        self.catch_ups = CatchUps()
         self.samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
 
     async def view(self) -> OverlayView:
@@ -245,13 +249,14 @@ class Watch:
         async with self._connections.use(self._caller) as client:
             found = await client.ask(OVERLAY, timeout=ANSWER_SECONDS)
         topology = parse_topology(found.text, found.version)
-        urls = {name: f"{self._scheme}://{each.listen}" for name, each in topology.brokers.items()}
+        like = f"{self._scheme}://"
+        urls = urls_of(topology, like)
         asked = await asyncio.gather(*(self._broker(name, url) for name, url in urls.items()))
         brokers = {each.name: each for each in asked}
         await self._ask_subscriptions(brokers)
         reports = {each.name: each.report for each in asked}
         earlier = None if before is None else {each.name: each.report for each in before.brokers.values()}
-        description = describe_overlay(topology, reports, earlier)
+        description = describe_overlay(topology, reports, earlier, like=like)
         rates = [each.activity.rates for each in description.brokers if each.activity is not None]
         has_rates = any(rates)
         return OverlayView(

@@ -6,11 +6,13 @@ The audience keeps a matcher for each topic that it has met, with the members wh
 It follows the registry: when a topic gets a new version of its schema, the topic's matcher gets the
 changed types, and members whose selector did not fit before are tried again. Events of a creation of a topic
 that was removed since have a matcher of their own, by the schema of that time.
+
+A member whose pattern has wildcards may want thousands of topics. It joins and leaves at once the few that
+had events last; the others catch up with who came and went when they have their next event.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 
@@ -36,12 +38,15 @@ SINGLES_MAX = 64
 #: Topics for which `prepare` makes a matcher, and topics that it looks at for a pattern with wildcards; the
 #: bytes of the schemas that it reads for them, at most.
 PREPARED_MAX = 16
-LOOKED_AT_MAX = 1_000
+LOOKED_AT_MAX = 256
 PREPARED_BYTES_MAX = 16 << 10
 #: Patterns with wildcards that are tried to find out whether anybody wants a topic; of more, one may match.
 WILDCARDS_MAX = 32
-#: Topics that a new member joins at once; it joins others in the steps of `steps_owed`.
-JOINED_AT_ONCE_MAX = 64
+#: Topics with the latest events, which a member with wildcards joins and leaves at once.
+AT_ONCE_MAX = 16
+#: Members with wildcards that came or went and are remembered for topics that have not caught up with them. A
+#: topic that is further behind begins anew.
+CHANGES_MAX = 65_536
 #: Members that join a topic in one step, which takes about a millisecond.
 STEP_MEMBERS = 8
 #: Creations that were removed for which a matcher is kept: few have events on their way.
@@ -70,6 +75,8 @@ class _Topic:
         self.misfits: set[int] = set()
         #: the members that have not been looked at yet, in order; no event is matched before they are
         self.unjoined: dict[int, None] = {}
+        #: how many changes of members with wildcards this topic has caught up with
+        self.seen = 0
         #: fingerprint of a schema -> the matcher of an event that comes alone; None where `matcher` has to do
         #: it. Emptied whenever members or types change.
         self.singles: dict[int, SingleMatcher | None] = {}
@@ -112,8 +119,9 @@ class Audience:
         self._held_bytes = 0
         #: topic and creation -> its members, of creations that were removed; as in `_topics`
         self._removed: dict[tuple[str, int], _Topic] = {}
-        #: (topic, member) that still have to be joined, although an event may come before
-        self._owed: deque[tuple[str, int]] = deque()
+        #: members with wildcards that came or went, the last of `_changed` such changes
+        self._changes: list[int] = []
+        self._changed = 0
 
     def add(self, member: int, pattern: str, selector: str) -> None:
         """Add a member, which must be new. TopicError if `pattern` is no topic pattern.
@@ -128,31 +136,47 @@ class Audience:
         else:
             self._of_more_topics.add(member)
             self._wildcards[parsed] = self._wildcards.get(parsed, 0) + 1
-        for at, name in enumerate(list(parsed.among(self._topics))):
-            topic = self._topics.get(name)
-            if topic is None:
-                continue  # it was forgotten just now, to make room
-            if at < JOINED_AT_ONCE_MAX:
+        if not parsed.is_exact:
+            self._change(member)
+            return
+        for topic in self._of_name(pattern):
+            self._join(topic, member)
+
+    def _of_name(self, name: str) -> list[_Topic]:
+        """The topic of this name that was met, and its creations that were removed."""
+        removed = [each for each in self._removed.values() if each.name == name]
+        return [self._topics[name], *removed] if name in self._topics else removed
+
+    def _change(self, member: int) -> None:
+        """A member with wildcards came or went: topics that had events lately catch up at once."""
+        self._changes.append(member)
+        self._changed += 1
+        if len(self._changes) > CHANGES_MAX:
+            del self._changes[: CHANGES_MAX // 2]
+        for topic in [self._topics[name] for name in islice(reversed(self._topics), AT_ONCE_MAX)]:
+            # One that was forgotten meanwhile, to make room, is left alone.
+            if self._behind(topic) <= STEP_MEMBERS and self._topics.get(topic.name) is topic:
+                self._catch_up(topic)
+
+    def _behind(self, topic: _Topic) -> int:
+        """How many members have to be looked at before events of a topic can be matched."""
+        return len(topic.unjoined) + self._changed - topic.seen
+
+    def _is_outdated(self, topic: _Topic) -> bool:
+        """Whether changes that a topic has not caught up with are not remembered any more."""
+        return self._changed - topic.seen > len(self._changes)
+
+    def _catch_up(self, topic: _Topic, most: int | None = None) -> None:
+        """Let members join and leave a topic that has not caught up with them: all of them, or so many."""
+        for member in list(islice(topic.unjoined, most)):
+            self._join(topic, member)
+            most = None if most is None else most - 1
+        first = len(self._changes) - (self._changed - topic.seen)
+        for member in self._changes[first : None if most is None else first + most]:
+            topic.seen += 1
+            self._leave(topic, member)
+            if member in self._members:
                 self._join(topic, member)
-            else:
-                topic.unjoined[member] = None
-                self._owed.append((name, member))
-        for topic in self._removed.values():
-            if parsed.matches(topic.name):
-                topic.unjoined[member] = None
-
-    def steps_owed(self) -> Iterator[None]:
-        """Let members join, in steps, that have not joined all topics at once; yields after each step.
-
-        Whoever adds many members to many topics should take these steps before it adds the next.
-        """
-        while self._owed:
-            for _ in range(min(STEP_MEMBERS, len(self._owed))):
-                name, member = self._owed.popleft()
-                topic = self._topics.get(name)
-                if topic is not None and member in topic.unjoined:
-                    self._join(topic, member)
-            yield
 
     def steps_before(self, name: str) -> Iterator[None]:
         """Make the matcher of a topic in steps, before an event of the topic comes; yields after each step.
@@ -162,20 +186,14 @@ class Audience:
         if name not in self._registry.topics:
             return
         topic = self._met(self._registry.topics[name])
-        while topic.unjoined and self._topics.get(name) is topic:
-            for member in list(islice(topic.unjoined, STEP_MEMBERS)):
-                self._join(topic, member)
+        while self._behind(topic) and self._topics.get(name) is topic and not self._is_outdated(topic):
+            self._catch_up(topic, STEP_MEMBERS)
             yield
-
-    @property
-    def owes(self) -> bool:
-        """Whether `steps_owed` has any steps."""
-        return bool(self._owed)
 
     def wants(self, name: str) -> bool:
         """Return whether a member may want events of this topic: what nobody wants is not even read."""
         met = self._topics.get(name)
-        if name in self._of_one_topic or (met is not None and met.joined):
+        if name in self._of_one_topic or (met is not None and met.joined and not self._behind(met)):
             return True
         patterns = self._wildcards
         return len(patterns) > WILDCARDS_MAX or any(pattern.matches(name) for pattern in patterns)
@@ -190,7 +208,7 @@ class Audience:
         topic = self._topics.get(name)
         if topic is None:
             return len(self._of_more_topics) + len(self._of_one_topic.get(name, ())) <= STEP_MEMBERS
-        return len(topic.unjoined) <= STEP_MEMBERS
+        return self._behind(topic) <= STEP_MEMBERS
 
     def prepare(self, member: int) -> None:
         """Make the matchers now that the next events would make, for topics that the member wants.
@@ -211,9 +229,9 @@ class Audience:
                 self._topic(known[name])
 
     def joined_topics(self, member: int) -> int:
-        """Return how many topics a member may have joined, at most: removing it takes as long."""
+        """Return how many topics a member leaves when it is removed, at most: that takes as long."""
         pattern, _ = self._members[member]
-        return 1 if pattern.is_exact else len(self._topics)
+        return 1 if pattern.is_exact else min(len(self._topics), AT_ONCE_MAX)
 
     def remove(self, member: int) -> None:
         """Remove a member; does nothing if there is no such member."""
@@ -225,19 +243,23 @@ class Audience:
             self._wildcards[pattern] -= 1
             if not self._wildcards[pattern]:
                 del self._wildcards[pattern]
-        else:
-            alike = self._of_one_topic[str(pattern)]
-            alike.discard(member)
-            if not alike:
-                del self._of_one_topic[str(pattern)]
-        for topic in [*(self._topics[name] for name in pattern.among(self._topics)), *self._removed.values()]:
-            topic.misfits.discard(member)
-            topic.unjoined.pop(member, None)
-            if member in topic.joined:
-                topic.joined.remove(member)
-                topic.matcher.remove(member)
-                topic.singles.clear()
-                self._held_bytes -= MEMBER_BYTES
+            self._change(member)
+            return
+        alike = self._of_one_topic[str(pattern)]
+        alike.discard(member)
+        if not alike:
+            del self._of_one_topic[str(pattern)]
+        for topic in self._of_name(str(pattern)):
+            self._leave(topic, member)
+
+    def _leave(self, topic: _Topic, member: int) -> None:
+        topic.misfits.discard(member)
+        topic.unjoined.pop(member, None)
+        if member in topic.joined:
+            topic.joined.remove(member)
+            topic.matcher.remove(member)
+            topic.singles.clear()
+            self._held_bytes -= MEMBER_BYTES
 
     def unknown_from(self, batch: EventBatch) -> int | None:
         """The first row whose topic, or whose schema, the registry does not know; None if it knows all."""
@@ -348,8 +370,7 @@ class Audience:
     def _topic(self, schemas: TopicSchemas) -> _Topic:
         """The topic of these versions, which all members that want it have joined."""
         found = self._met(schemas)
-        for member in list(found.unjoined):
-            self._join(found, member)
+        self._catch_up(found)
         return found
 
     def _met(self, schemas: TopicSchemas) -> _Topic:
@@ -358,14 +379,11 @@ class Audience:
             return self._met_removed(schemas)
         name = schemas.topic
         found, reader = self._topics.pop(name, None), schemas.reader
-        if found is not None and found.creation != schemas.creation:
+        if found is not None and (found.creation != schemas.creation or self._is_outdated(found)):
             self._held_bytes -= found.held_bytes
-            found = None  # the topic was removed and created again
+            found = None  # the topic was removed and created again, or is too far behind
         if found is None:
-            found = _Topic(schemas)
-            self._held_bytes += found.held_bytes
-            joining = self._of_one_topic.get(name, set()) | self._of_more_topics
-            found.unjoined = dict.fromkeys(sorted(joining))
+            found = self._new(schemas)
         elif found.reader is not reader:
             self._held_bytes -= found.held_bytes
             found.reader = reader
@@ -381,15 +399,21 @@ class Audience:
     def _met_removed(self, schemas: TopicSchemas) -> _Topic:
         key = (schemas.topic, schemas.creation)
         found = self._removed.pop(key, None)
-        if found is None or found.reader is not schemas.reader:
+        if found is None or found.reader is not schemas.reader or self._is_outdated(found):
             self._held_bytes -= found.held_bytes if found is not None else 0
-            found = _Topic(schemas)
-            self._held_bytes += found.held_bytes
-            joining = self._of_one_topic.get(found.name, set()) | self._of_more_topics
-            found.unjoined = dict.fromkeys(sorted(joining))
+            found = self._new(schemas)
         self._removed[key] = found
         while len(self._removed) > REMOVED_MAX:
             self._held_bytes -= self._removed.pop(next(iter(self._removed))).held_bytes
+        return found
+
+    def _new(self, schemas: TopicSchemas) -> _Topic:
+        """A topic that no member has joined yet."""
+        found = _Topic(schemas)
+        self._held_bytes += found.held_bytes
+        joining = self._of_one_topic.get(found.name, set()) | self._of_more_topics
+        found.unjoined = dict.fromkeys(sorted(joining))
+        found.seen = self._changed
         return found
 
     def _make_room(self, name: str) -> None:
@@ -403,8 +427,8 @@ class Audience:
 
     def _join(self, topic: _Topic, member: int) -> None:
         topic.unjoined.pop(member, None)
-        pattern, selector = self._members[member]
-        if not pattern.matches(topic.name) or member in topic.joined:
+        pattern, selector = self._members.get(member, (None, ""))
+        if pattern is None or member in topic.joined or not pattern.matches(topic.name):
             return
         try:
             parsed = Selector.fitting(selector, topic.reader, topic.name)
@@ -457,9 +481,11 @@ def _by_topic(batch: EventBatch) -> Iterator[tuple[str, Rows, EventBatch]]:
     if len(topics) == 1:
         yield topics[0], np.arange(batch.count), batch
         return
-    of_shape = batch.prelude("shape")
-    for topic in topics:
-        shapes = [index for index, shape in enumerate(batch.shapes) if shape.topic == topic]
-        rows = np.flatnonzero(np.isin(of_shape, shapes))
-        if len(rows):
+    numbers = {topic: number for number, topic in enumerate(topics)}
+    of_row = np.array([numbers[shape.topic] for shape in batch.shapes])[batch.prelude("shape")]
+    order = np.argsort(of_row, kind="stable")
+    ends = np.searchsorted(of_row[order], np.arange(len(topics)), side="right").tolist()
+    for topic, first, last in zip(topics, [0, *ends], ends, strict=False):
+        if first < last:
+            rows = order[first:last]
             yield topic, rows, batch if len(rows) == batch.count else batch.take(rows)

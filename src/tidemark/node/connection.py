@@ -43,6 +43,7 @@ from tidemark.wire.frames import (
     Fetch,
     Frame,
     Hello,
+    Knowledge,
     Lease,
     Offer,
     Overlay,
@@ -55,6 +56,7 @@ from tidemark.wire.frames import (
     Refused,
     Rest,
     Subscribe,
+    Together,
     Topic,
     Unsubscribe,
 )
@@ -73,7 +75,7 @@ FROM_CLIENT = frozenset(
     (Publish, Leave, Come, Subscribe, Ack, Credit, Unsubscribe, Describe, Topic, Fetch, Offer, Recalled)
 )
 #: Those that may need steps before they are handled.
-_PREPARED = frozenset((Publish, Subscribe, Topic))
+_PREPARED = frozenset((Publish, Subscribe, Topic, Knowledge, Together))
 FROM_PEER = frozenset(get_args(PeerFrame)) - {Ping, Pong}
 #: Pieces of encoded frames that wait for one write.
 PIECES_MAX = 512
@@ -146,8 +148,7 @@ class Connection(TurnTaking):
         self.expected = expected
         #: cleared when the client has answered, or when the lease gives the call up
         self.calling = calling
-        #: The lease of the client at the other end, if it has one. Set and cleared by `Leases`, which shares
-        #: it.
+        #: the lease of the client at the other end, if it has one; `Leases` sets, clears and shares it
         self.lease: Leaseholder | None = None
         #: how many connections the server had before
         self.number = server.next_number()
@@ -186,8 +187,7 @@ class Connection(TurnTaking):
     @property
     def certificate(self) -> Mapping[str, Any] | None:
         """The verified certificate of the other side; None if it has none."""
-        found: Any = None if self._transport is None else self._transport.get_extra_info("peercert")
-        return found or None
+        return (self._transport and self._transport.get_extra_info("peercert")) or None
 
     @property
     def is_called(self) -> bool:
@@ -197,9 +197,8 @@ class Connection(TurnTaking):
     @property
     def queued_bytes(self) -> int:
         """Bytes that were sent and that the socket has not taken yet."""
-        if self._transport is None:
-            return 0
-        return self._transport.get_write_buffer_size() + size_of(self._said) + self._history.bytes
+        written = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return written + size_of(self._said) + self._history.bytes
 
     # Called by asyncio.
 
@@ -274,8 +273,12 @@ class Connection(TurnTaking):
             self._unforeseen(error)
 
     def _steps_for(self, frame: Frame) -> Steps | None:
-        is_client = self.client is not None and type(frame) in _PREPARED
-        return self._server.runtime.broker.preparation(cast(ClientFrame, frame)) if is_client else None
+        if type(frame) not in _PREPARED or not self.is_known:
+            return None
+        preparation = self._server.runtime.broker.preparation
+        if self.client is not None:
+            return preparation.of(cast(ClientFrame, frame))
+        return preparation.of_peer(cast(PeerFrame, frame))
 
     def _take_step(self, steps: Steps) -> tuple[Work | None, bool]:
         return self._server.runtime.take_step(steps)
@@ -336,9 +339,8 @@ class Connection(TurnTaking):
                     self.is_subscriber = True
                     notice = server.drain_notice
                     if notice is not None:
-                        self.write(
-                            Refused("subscribe", frame.name, "draining", notice.reason, notice.addresses)
-                        )
+                        where = notice.addresses
+                        self.write(Refused("subscribe", frame.name, "draining", notice.reason, where))
                         continue
                 elif isinstance(frame, Topic):
                     self._audited(frame)
@@ -350,9 +352,8 @@ class Connection(TurnTaking):
             elif isinstance(frame, Ask):
                 if not self._questions.take():
                     server.questions_refused += 1
-                    reason = (
-                        f"a client may ask {server.limits.questions} questions a second: limits.questions"
-                    )
+                    most = server.limits.questions
+                    reason = f"a client may ask {most} questions a second: limits.questions"
                     self._answer(Refused("ask", str(frame.ticket), "limit", reason))
                 elif (refusal := server.runtime.broker.may_ask(client, frame)) is not None:
                     self._denied(refusal)
@@ -477,8 +478,7 @@ class Connection(TurnTaking):
         """
         bytes_max = self._server.queue_bytes_max(self)
         kept = undroppable(frame)
-        if self.peer is not None and kept != frame:
-            self._server.dropped += 1
+        self._server.dropped += self.peer is not None and kept != frame
         if self.peer is not None and (kept is None or queued <= 2 * bytes_max):
             return kept
         log.warning("too slow: disconnected", address=self.address, who=self.peer or self.name, queued=queued)
@@ -500,7 +500,7 @@ class Connection(TurnTaking):
             )
 
     def say(self, frame: Overlay | Access) -> None:
-        """Send a frame about the topology or the access document at once; the core does not send those."""
+        """Send a frame about the topology or the access document at once; the core sends none of these."""
         if self._transport is not None and not self._is_closing:
             self.write(frame)
 
@@ -526,6 +526,7 @@ class Connection(TurnTaking):
     def speak_link(self, version: int) -> None:
         """Speak this version of the protocol between brokers from now on."""
         self._encode, self.link_version = encoder_for_link(version), version
+        self._goes_first = True
 
     def bound_link(self) -> None:
         """Keep the kernel from holding more for a neighbour than it can send soon."""

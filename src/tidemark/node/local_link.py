@@ -139,6 +139,9 @@ class LocalLink:
         self.is_paused = False
         self._later()
 
+    def charge(self, seconds: float) -> None:
+        """A broker of the same process shares the loop anyway."""
+
     # The end.
 
     def refuse(self, code: str, reason: str) -> None:

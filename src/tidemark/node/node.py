@@ -124,7 +124,12 @@ class Node:
         #: the access document, and how newer ones come; None while the broker is open
         self.access: AccessMembership | None = None
         if security.accounts is not None:
-            self.access = AccessMembership(security.accounts.document, self._save_access, self._adopt_access)
+            self.access = AccessMembership(
+                security.accounts.document,
+                self._save_access,
+                self._adopt_access,
+                has_role_tokens=bool(config.security.bearer_roles),
+            )
         admin = ProcessAdmin(self)
         self.server = Server(
             config, store.incarnation, self.membership, self.runtime, admin, security, self.access
@@ -510,7 +515,7 @@ def broker_config(config: Config, incarnation: int) -> BrokerConfig:
         Thresholds(gct_us=thresholds.gap, nrt_us=thresholds.nack, nrt_us_max=thresholds.nack_max),
         config.limits.window,
         TopicLimits(config.limits.topic_schemas, config.limits.all_schemas),
-        ClientLimits(config.limits.subscriptions, config.limits.topics),
+        ClientLimits(config.limits.subscriptions, config.limits.scans, config.limits.topics),
         pfs_sync=thresholds.pfs_sync,
         link_version=config.links.version,
         silence_patience=thresholds.company,

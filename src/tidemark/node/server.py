@@ -34,7 +34,6 @@ from tidemark.node.security.security import Security
 from tidemark.node.sockets import call_back, is_here
 from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.topology import Topology
-from tidemark.node.turns.turns import Turns
 from tidemark.node.unfinished_input import UnfinishedInput
 from tidemark.wire.frames import Answer, Ask, Hello, Overlay, Pong, Refused
 from tidemark.wire.limits import VERSIONS_MISSED_MAX
@@ -197,7 +196,7 @@ class Server:
         self.malformed = 0
         self._loop = asyncio.get_running_loop()
         #: connections that wait until others have had their part of the event loop's time
-        self.turns = Turns(self._loop)
+        self.turns = runtime.turns
         #: the clock of connections, links and leases
         self.time: Clock = self._loop.time
         #: failed logins, which connections report, and a counter for metrics

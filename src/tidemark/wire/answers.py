@@ -131,6 +131,9 @@ class SubscriptionStatus(JsonObject):
     pubends: Mapping[str, SubscriptionProgress]
     #: it is owed more than its owner's quota, so that pubends keep nothing for it
     over_quota: bool = False
+    #: gaps that it was told, and how often it was live and could not take more, since its broker started
+    gaps: int = 0
+    slow: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,6 +412,8 @@ REMOVE = Question("remove", SubscriptionRemoved, "administer")
 SEEK = Question("seek", SubscriptionStatus, "administer")
 #: Tell pubends how far the archive has got. Argument: token, up to which it has everything.
 ARCHIVED = Question("archived", tuple[PubendStatus, ...], "pipeline")
+#: Let go, early, what the archive has, so that it is read from there. Argument: token, up to which.
+LET_GO = Question("let_go", tuple[PubendStatus, ...], "pipeline")
 #: The brokers that the release of the broker's pubends waits for.
 HOSTS = Question("hosts", tuple[HostStatus, ...], "monitor")
 #: Strike off a broker that is gone for good. Argument: host.

@@ -127,15 +127,26 @@ def encoder_for(version: int) -> Encode:
 
 def encoder_for_link(version: int) -> Encode:
     """Return what encodes frames for a broker that speaks this version of the protocol between brokers."""
-    if version > 5:
+    if version > 6:
         return encode
-    older = {5: _encode_for_link_5, 4: _encode_for_link_4}
+    older = {6: _encode_for_link_6, 5: _encode_for_link_5, 4: _encode_for_link_4}
     return older.get(version, _encode_for_link_3)
+
+
+def _encode_for_link_6(frame: Frame) -> list[Buffer]:
+    """Brokers of version 6 do not hear whose a subscription is."""
+    if type(frame) is Together:
+        return encode(Together(tuple(map(_without_owner, frame.frames))))
+    return encode(_without_owner(frame) if type(frame) is Claim else frame)
+
+
+def _without_owner(frame: PeerFrame) -> PeerFrame:
+    return replace(frame, owner="") if isinstance(frame, Claim) and frame.owner else frame
 
 
 def _encode_for_link_5(frame: Frame) -> list[Buffer]:
     """Brokers of version 5 know nothing of publishers that move: those behind them wait."""
-    return [] if type(frame) in (Leave, Left) else encode(frame)
+    return [] if type(frame) in (Leave, Left) else _encode_for_link_6(frame)
 
 
 def _encode_for_link_4(frame: Frame) -> list[Buffer]:

@@ -183,6 +183,8 @@ class Claim:
     #: The broker that had the subscription, as its subscriber says: only that one is told, and answers a
     #: settled claim with Yielded. Empty for a claim that all are to hear; brokers of version 3 tell all.
     to: str = ""
+    #: a digest of the principal that the subscription belongs to; empty if it belongs to nobody
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)

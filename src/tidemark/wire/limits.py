@@ -17,9 +17,9 @@ PROTOCOL_NEWEST = 7
 #: versions between brokers; since version 2, Interest and Nack are by pubend and Release has a row by host;
 #: since version 3, brokers say Ways; since version 4, Together and Yielded, Claim may end with whom it is
 #: for, and Heard with what is lost; since version 5, Topic may end with its generation; since version 6,
-#: brokers pass Leave and Left on
+#: brokers pass Leave and Left on; since version 7, Claim may end with the owner
 LINK_OLDEST = 2
-LINK_NEWEST = 6
+LINK_NEWEST = 7
 
 #: a frame before the handshake is done; Hello, Connect, Resume, Pushing and Welcome always fit
 HANDSHAKE_BYTES_MAX = 8 << 10

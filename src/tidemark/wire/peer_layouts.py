@@ -61,7 +61,7 @@ from tidemark.wire.frames import (
     Ways,
     Yielded,
 )
-from tidemark.wire.layouts import FrameLayout, key_of, record
+from tidemark.wire.layouts import HEADER, FrameLayout, check_end, key_of, record
 from tidemark.wire.limits import (
     HANDSHAKE_BYTES_MAX,
     NEIGHBOURS_MAX,
@@ -122,6 +122,27 @@ def _check_within(ranges: tuple[Range, ...], base: int, upto: int) -> None:
         raise WireError(f"damaged ranges reach beyond ({base}, {upto}]")
 
 
+_CLAIM = key_of(27)
+_CLAIM_HEAD = together(dict, {"epoch": EPOCH, "settled": FLAG, "name": NAME, "broker": NAME})
+
+
+def write_claim(frame: Claim) -> list[Buffer]:
+    """The buffers of a Claim: a claim without an owner is the same as it was before there were owners."""
+    ends = (frame.to, frame.owner) if frame.owner else (frame.to,) if frame.to else ()
+    payload = b"".join((_CLAIM_HEAD.write(frame), *map(write_name, ends)))
+    return [HEADER.pack(len(payload), _CLAIM, 0) + payload]
+
+
+def read_claim(data: Buffer, at: int, end: int, tail: Tail) -> Claim:  # noqa: ARG001  # as all layouts
+    """The Claim that write_claim wrote."""
+    values, at = _CLAIM_HEAD.read(data, at, end)
+    for name in ("to", "owner"):
+        if at != end:
+            values[name], at = NAME.read(data, at, end)
+    check_end(at, end)
+    return Claim(**values)
+
+
 _TOPOLOGY = text(OVERLAY_BYTES_MAX, what="a topology")
 _SCHEMA = text(SCHEMA_BYTES_MAX, what="a schema")
 _ROW = together(
@@ -159,7 +180,7 @@ LAYOUTS = (
     ),
     FrameLayout(Knowledge, _KNOWLEDGE, write_knowledge, read_knowledge),
     record(Nack, 18, layout_version=2, version=VERSION, pubend=NAME, ranges=RANGES),
-    record(Claim, 27, epoch=EPOCH, settled=FLAG, name=NAME, broker=NAME, to=at_end(NAME, "")),
+    FrameLayout(Claim, _CLAIM, write_claim, read_claim),
     record(Yielded, 65, epoch=EPOCH, name=NAME, to=NAME),
     record(AckExpected, 19, tick=TICK, pubend=NAME),
     record(Release, 20, layout_version=2, pubend=NAME, rows=many(_ROW, ROWS_MAX, what="rows of a release")),

@@ -29,6 +29,8 @@ def is_spoken(frame: Frame, version: int) -> bool:
     match frame:
         case Together() | Yielded():
             return version >= 4
+        case Claim(owner=owner) if owner:
+            return version >= 7
         case Claim(to=more) | Heard(lost=more):
             return version >= 4 or not more
         case Topic(generation=more):

@@ -173,6 +173,15 @@ def test_a_document_that_says_nothing_new_of_a_client_leaves_it_alone() -> None:
     assert not [each for each in at.give(AccessChanged(changed)) if isinstance(each, RefuseClient)]
 
 
+def test_a_client_that_proves_anew_with_other_claims_has_to_come_again() -> None:
+    at = desk()
+    at.do(ALICE, subscribe())
+    assert not at.give(ClientCame(ALICE, Principal("alice", {"most": 5})))
+    (gone,) = at.give(ClientCame(ALICE, Principal("alice", {"most": 2})))
+    assert isinstance(gone, RefuseClient)
+    assert (gone.client, gone.code) == (ALICE, "access")
+
+
 def test_a_user_that_is_removed_may_do_nothing_any_more() -> None:
     at = desk()
     without = AccessDocument.parse(RULES.replace('[users.bob]\nroles = ["reader"]', ""), 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.broker.desk import Desk, batch, told
 from tidemark.access.document import AccessDocument
 from tidemark.broker.access.held_quota import PERIOD_US
-from tidemark.broker.effects import AccessChanged, ClientCame, Effect, RefuseClient
+from tidemark.broker.effects import AccessChanged, ClientCame, ClientGone, Effect, RefuseClient
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import (
     Ack,
@@ -26,6 +26,8 @@ roles = ["reader"]
 [users.bob]
 roles = ["free"]
 [users.paula]
+roles = ["writer"]
+[users.pete]
 roles = ["writer"]
 [roles.reader]
 subscribe = ["t"]
@@ -180,3 +182,15 @@ def test_what_others_hold_it_still_gets() -> None:
     at.pass_time(2 * PERIOD_US / 1e6)
     frames = _came_back(at)
     assert events_in(frames) == 2
+
+
+def test_who_leaves_and_comes_again_has_saved_up_nothing_by_that() -> None:
+    at = desk()
+    at.do(PAULA, Publish("p", "desk", 1, batch(*range(9))))
+    assert not at.broker.publish_wait(PAULA, at.now)
+    at.give(ClientGone(PAULA))
+    come(at, OTHER, "pete")
+    at.do(OTHER, Publish("p", "desk", 10, batch(1)))  # now those who are away are looked through
+    come(at, THIRD, "paula")
+    at.do(THIRD, Publish("p", "desk", 11, batch(*range(9))))
+    assert at.broker.publish_wait(THIRD, at.now) > 500_000

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.cli.live_broker import running_broker
+from tests.cli.live_broker import Spoken, running_broker
+from tests.ports import free_ports
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.access.document import AccessDocument
 from tidemark.access.verifier import Verifier
 from tidemark.admin.contexts import find_context
 from tidemark.admin.starting import BrokerReady
 from tidemark.cli.brokers.serve import _welcome
 from tidemark.cli.root import main
+from tidemark.errors import NotConnectedError
+from tidemark.node.process.workers import PORT_STEP
+from tidemark.sync import Client, connect
 
 pytest.importorskip("cryptography")
 
@@ -104,6 +111,47 @@ def test_a_second_start_uses_what_the_first_one_made(tmp_path: Path) -> None:
         before = (data.parent / "data-security" / "ca.pem").read_bytes()
     with running_broker(data, "--secure"):
         assert (data.parent / "data-security" / "ca.pem").read_bytes() == before
+
+
+def ports_of_two_workers() -> int:
+    """The first of the ports of two workers, which nobody else gets."""
+    tries = (free_ports(PORT_STEP + 2) for _ in range(100))
+    return next(ports[0] for ports in tries if ports[-1] - ports[0] == PORT_STEP + 1)
+
+
+def connected(url: str) -> Client:
+    """A client of a broker that is being started."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return connect(url)
+        except NotConnectedError:
+            assert time.monotonic() < end, "it never listens"
+            time.sleep(0.1)
+
+
+@pytest.mark.slow
+def test_workers_are_secured_in_one_command_and_prove_themselves_to_each_other(tmp_path: Path) -> None:
+    data, port = tmp_path / "data", ports_of_two_workers()
+    given = ("--workers", "2", "--secure", "--no-pipeline", "--json", "--console", "")
+    workers = Spoken("up", *given, "--listen", f"127.0.0.1:{port}", "--data-dir", str(data))
+    try:
+        drawn, use = json.loads(workers.line()), json.loads(workers.line())
+        first, second = (f"tidemark+tls://127.0.0.1:{at}" for at in (port, port + PORT_STEP))
+        assert [each["url"] for each in drawn["brokers"]] == [first, second]
+        assert use["url"] == f"{first},127.0.0.1:{port + PORT_STEP}"
+        # The first worker's certificate names neither of them: they share the key.
+        find_context("data").use(os.environ)
+        with connected(first) as one, connected(second) as other:
+            one.create_topic("t", "[n: int]")
+            with other.subscribe("t") as sub:
+                while len(sub.checkpoint) < 2:
+                    time.sleep(0.02)
+                one.publish("t", {"n": 5})
+                assert next(iter(sub))["n"] == 5
+    finally:
+        workers.process.terminate()
+        workers.close()
 
 
 def test_certificates_are_made_shown_and_never_overwritten(tmp_path: Path) -> None:

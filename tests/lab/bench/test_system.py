@@ -21,6 +21,7 @@ from tidemark.lab.bench.processes.harness import BenchTestbed, filesystem
 from tidemark.lab.bench.processes.shared_counters import SharedCounters
 from tidemark.lab.bench.report import Goal, Measurement, Section
 from tidemark.lab.bench.security import benchmark as security
+from tidemark.lab.bench.security import logins
 from tidemark.lab.bench.system import catchup, fanout, idle, latency, publish
 from tidemark.lab.bench.system.load import MESSAGE_BYTES, SCHEMA, Batches, Load, kinds_in, numbers_of
 from tidemark.message.batches.batch import EventBatch
@@ -39,6 +40,7 @@ TINY: dict[str, tuple[Any, Any]] = {
     "latency": (latency, latency.LatencyEffort(("os",), 2, 20, 5)),
     "hostile": (hostile, hostile.TINY),
     "security": (security, security.TINY),
+    "logins": (logins, logins.TINY),
     "idle": (idle, idle.IdleEffort(10, 0.0, 0.1)),
 }
 

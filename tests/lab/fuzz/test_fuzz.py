@@ -12,11 +12,18 @@ import pytest
 from tidemark.errors import WireError
 from tidemark.lab.fuzz.command import render
 from tidemark.lab.fuzz.connections import HostileClient, HostileNeighbour
-from tidemark.lab.fuzz.frame_maker import KINDS, FrameMaker
+from tidemark.lab.fuzz.frame_maker import DECLARED, KINDS, FrameMaker
 from tidemark.lab.fuzz.fuzzer import Fuzzer, FuzzReport
+from tidemark.lab.fuzz.secured import (
+    judge_little,
+    judge_neighbour_without_proof,
+    judge_nobody,
+    judge_stranger,
+)
 from tidemark.lab.fuzz.values import HostileValues
+from tidemark.message.batches.batch import BatchBuilder, Shape
 from tidemark.wire.decoder import FrameDecoder
-from tidemark.wire.frames import Frame
+from tidemark.wire.frames import Deliver, Frame, Interest, Refused, Welcome
 from tidemark.wire.limits import FRAME_BYTES_MAX
 
 
@@ -71,3 +78,25 @@ def test_hostile_frames_do_not_disturb_a_broker_or_its_clients(tmp_path: Path) -
     assert report.restarts == 2
     assert report.frames > 500
     assert report.delivered > 0
+
+
+def test_hostile_frames_to_a_broker_with_accounts_show_nobody_what_it_may_not_see(tmp_path: Path) -> None:
+    report = Fuzzer(tmp_path, seed=3, is_secured=True).run(60.0, steps_max=1_200, restart_steps=700)
+    assert not report.failure, render(report)
+    assert not report.unforeseen, render(report)
+    assert report.restarts == 2
+    assert report.delivered > 0
+    assert {"Login", "Challenge", "Refused", "Welcome", "Interest"} <= set(report.heard)
+    assert report.counters["denied"] > 0
+
+
+def test_what_somebody_hears_beyond_its_rights_is_told() -> None:
+    builder = BatchBuilder()
+    builder.add(Shape("evil.declared.0", DECLARED[0].fingerprint), DECLARED[0].encode({"n": 1, "text": "x"}))
+    shown = Deliver("evil-1", "pa", 0, 9, builder.build())
+    assert "hidden" in judge_little(shown)
+    assert "without rights" in judge_nobody(shown)
+    assert "not logged in" in judge_stranger(Welcome("a", 1, 1, ()))
+    assert "without a proof" in judge_neighbour_without_proof(Interest("pa", 1, None))
+    for judge in (judge_stranger, judge_nobody, judge_little, judge_neighbour_without_proof):
+        assert not judge(Refused("", "", "login", ""))

@@ -162,7 +162,8 @@ def test_a_document_without_an_administrator_or_with_a_mistake_is_not_taken(tmp_
         node = await secured(stage, tmp_path)
         async with client_of(node, "ops") as ops:
             for text, reason in (
-                (document().replace("administer = true", ""), "nobody could change it again"),
+                (document().replace("administer = true", ""), "no role of the document administers"),
+                (document().replace('["operator"]', '["writer"]'), r"no user administers.*role 'operator'"),
                 ("[roles.x]\nread = 5", "is not a table of selectors"),
             ):
                 with pytest.raises(RefusedError, match=reason):

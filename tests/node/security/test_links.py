@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node.security.secured import authority_in, broker_files, document
+from tests.node.security.secured import authority_in, broker_files, client_of, document
 from tests.node.speech import Stage, play
 from tests.ports import free_ports
 from tests.waiting import until
@@ -125,6 +125,35 @@ def test_a_neighbour_with_the_key_cannot_tell_of_an_access_document_that_leaps(t
         await until(lambda: a.runtime.broker.counters["neighbours_refused"] > 0)
         assert a.access is not None
         assert a.access.document.version == 0
+
+    play(story)
+
+
+def test_a_user_at_another_broker_cannot_take_a_subscription_of_somebody_else(tmp_path: Path) -> None:
+    access = tmp_path / "access.toml"
+    access.write_text(document().replace('durable = ["{user}.*"]', 'durable = ["*"]'))
+    options = {
+        "security__mode": "accounts",
+        "security__access": str(access),
+        **key_file(tmp_path, "key", "0123456789abcdef0123456789abcdef"),
+    }
+
+    async def story(stage: Stage) -> None:
+        a, b = await two(stage, tmp_path, a=options, b=options)
+        await until(lambda: "b" in a.runtime.peers and "a" in b.runtime.peers)
+        async with (
+            client_of(a, "paula") as paula,
+            client_of(a, "alice") as alice,
+            client_of(b, "bob") as bob,
+        ):
+            await paula.create_topic("t.x", "[n: int]")
+            mine = await alice.subscribe("t.x", durable="shared")
+            await until(lambda: "main" in mine.checkpoint)
+            theirs = await bob.subscribe("t.x", durable="shared", start=mine.checkpoint)
+            await until(lambda: a.runtime.broker.counters["claims_of_others"] > 0)
+            assert a.runtime.broker.hosts("shared")
+            await paula.publish("t.x", {"n": 1})
+            assert (await anext(mine))["n"] == (await anext(theirs))["n"] == 1
 
     play(story)
 

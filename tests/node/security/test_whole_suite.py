@@ -10,7 +10,7 @@ import pytest
 
 from tests import security_on
 from tests.waiting import PATIENCE_SECONDS
-from tidemark.admin import urls_of
+from tidemark.admin import describe_overlay, urls_of
 from tidemark.node.config.units import HostPort
 from tidemark.node.topology.topology import BrokerPlacement, Topology
 
@@ -31,12 +31,18 @@ def test_a_part_of_the_suite_runs_with_security_on() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_brokers_of_an_overlay_are_called_with_tls_where_an_authority_is_named(
+def test_brokers_of_an_overlay_are_called_as_the_one_that_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     placement = BrokerPlacement("b1", "b1", HostPort("127.0.0.1", 7676), ("main",))
     topology = Topology.build([placement], [])
-    monkeypatch.delenv("TIDEMARK_CA", raising=False)
-    assert urls_of(topology) == {"b1": "tidemark://127.0.0.1:7676"}
+    plain, secured = {"b1": "tidemark://127.0.0.1:7676"}, {"b1": "tidemark+tls://127.0.0.1:7676"}
+    monkeypatch.delenv("TIDEMARK_BROKER", raising=False)
     monkeypatch.setenv("TIDEMARK_CA", "ca.pem")
-    assert urls_of(topology) == {"b1": "tidemark+tls://127.0.0.1:7676"}
+    assert urls_of(topology) == urls_of(topology, "tidemark://10.0.0.1:1") == plain
+    assert urls_of(topology, "tidemark+tls://10.0.0.1:1") == secured
+    monkeypatch.setenv("TIDEMARK_BROKER", "tidemark+tls://10.0.0.1:1")
+    assert urls_of(topology) == secured
+    assert urls_of(topology, "10.0.0.1:1") == plain
+    (described,) = describe_overlay(topology).brokers
+    assert described.url == secured["b1"]

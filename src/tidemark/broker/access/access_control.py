@@ -53,6 +53,7 @@ from tidemark.wire.moving.frames import Come, Leave
 RIGHTS_MAX = 4_096
 WRITES_MAX = 16_384
 RULES_MAX = 256
+_OF_SUBSCRIPTIONS = frozenset((Ack, Credit))
 CHANGED = "the rules of access have changed: connect again"
 
 
@@ -67,6 +68,8 @@ class AccessControl:
         self._principals: dict[int, Principal] = {}
         #: worked out when they are first asked for; emptied when the document changes
         self._rights: dict[Principal, Rights] = {}
+        #: client -> its entry of `_rights`, since every frame of a client asks for it
+        self._rights_here: dict[int, Rights] = {}
         #: principal and topic -> the rule for what it may publish there; None if it may publish nothing
         self._writes: dict[tuple[Principal, str], str | None] = {}
         self._rules = RuleMatchers(registry, RULES_MAX)
@@ -83,10 +86,16 @@ class AccessControl:
     # Who is there.
 
     def came(self, client: int, principal: Principal) -> None:
-        """A client has proved who it is, or proved it anew; it is turned away if that is one too many."""
+        """A client has proved who it is, or proved it anew; it is turned away if that is one too many.
+
+        One that has other claims or roles than before has to come again: it subscribed under the old ones.
+        """
         before = self._principals.get(client)
         self._principals[client] = principal
-        if before is None:
+        self._rights_here.pop(client, None)
+        if before is not None and before != principal:
+            self._come_again(client)
+        elif before is None:
             problem = self.quotas.came(client, principal.name)
             if problem is not None:
                 self._turn.counters["limits_refused"] += 1
@@ -95,6 +104,7 @@ class AccessControl:
     def gone(self, client: int) -> None:
         """A client's connection is gone."""
         principal = self._principals.pop(client, None)
+        self._rights_here.pop(client, None)
         if principal is not None:
             self.quotas.gone(principal.name)
 
@@ -108,16 +118,25 @@ class AccessControl:
         before, self._document = self._document, document
         stale = [client for client, who in self._principals.items() if _differs(before, document, who)]
         self._rights.clear()
+        self._rights_here.clear()
         self._writes.clear()
         self.quotas.changed()
         for client in stale:
-            self._turn.counters["access_renewed"] += 1
-            self._turn.out.add(RefuseClient(client, CHANGED, AccessError(CHANGED), "access"))
+            self._come_again(client)
+
+    def _come_again(self, client: int) -> None:
+        """End a client's connection, so that it comes again under what holds now."""
+        self._turn.counters["access_renewed"] += 1
+        self._turn.out.add(RefuseClient(client, CHANGED, AccessError(CHANGED), "access"))
 
     def rights(self, client: int) -> Rights | None:
         """Return what a client may do; None if it is not known who it is."""
-        principal = self._principals.get(client)
-        return None if principal is None else self._rights_for(principal)
+        found = self._rights_here.get(client)
+        if found is None and (principal := self._principals.get(client)) is not None:
+            found = self._rights_for(principal)
+            if found is not None:
+                self._rights_here[client] = found
+        return found
 
     def _rights_of(self, user: str) -> Rights | None:
         """Return what a user of the document may do; None if it has none of that name."""
@@ -209,14 +228,12 @@ class AccessControl:
 
     def checked(self, client: int, frame: ClientFrame) -> ClientFrame | Refused:
         """Return the frame as the broker may handle it, or why it may not."""
-        if self._document is None:
-            return frame
+        if self._document is None or (type(frame) in _OF_SUBSCRIPTIONS and client in self._principals):
+            return frame  # Ack and Credit are of subscriptions that this connection was given
         rights = self.rights(client)
         if rights is None:
             return _denied(frame, "it is not known who you are: log in first")
         match frame:
-            case Ack() | Credit():
-                return frame  # of subscriptions that this connection was given
             case Unsubscribe():
                 return frame  # `Sessions` knows whose it is
             case Publish():

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from tidemark.access.quota import PublishAllowance
+from tidemark.access.quota import PublishAllowance, Quota
 from tidemark.access.rights import Rights
 
-#: Principals that are not connected, and whose rate is remembered until they have waited for it.
+#: Principals that are not connected, and of whom it is remembered what they have published lately.
 AWAY_MAX = 4_096
 
 
@@ -27,8 +27,9 @@ class Quotas:
         self._rights_of = rights_of
         #: name -> how many connections it has
         self._connections: Counter[str] = Counter()
-        #: name -> what it may publish, of those that have a rate
-        self._publishing: dict[str, PublishAllowance] = {}
+        #: name and quota -> what it may publish, of those that have a rate; tokens of one name may bring
+        #: roles with different quotas
+        self._publishing: dict[tuple[str, Quota], PublishAllowance] = {}
 
     def came(self, client: int, name: str) -> str | None:
         """A client of this name has come; return why it has to go again, None if it may stay."""
@@ -78,16 +79,16 @@ class Quotas:
         rights = self._rights(client)
         if rights is None or not rights.quota.bounds_publishing:
             return None
-        name = rights.principal.name
-        found = self._publishing.get(name)
-        if found is None or found.quota != rights.quota:
+        key = (rights.principal.name, rights.quota)
+        found = self._publishing.get(key)
+        if found is None:
             self._forget_idle(now)
-            found = self._publishing[name] = PublishAllowance(rights.quota, now)
+            found = self._publishing[key] = PublishAllowance(rights.quota, now)
         return found
 
     def _forget_idle(self, now: int) -> None:
-        """Forget those that are away and owe no waiting, and all that are away if there are too many."""
-        away = [name for name in self._publishing if name not in self._connections]
-        for name in away:
-            if len(away) > AWAY_MAX or not self._publishing[name].wait(now):
-                del self._publishing[name]
+        """Forget who is away and would begin anew no better, and all who are away if there are too many."""
+        away = [key for key in self._publishing if key[0] not in self._connections]
+        for key in away:
+            if len(away) > AWAY_MAX or self._publishing[key].is_full(now):
+                del self._publishing[key]

@@ -13,7 +13,6 @@ from tidemark.broker.access.rule_matchers import RuleMatchers
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.registry import Registry
-from tidemark.ticks import TICK_MAX
 
 #: Rules for which a matcher is kept.
 RULES_MAX = 64
@@ -26,15 +25,11 @@ class Sight:
         """`registry` has the topics that the broker knows; only `Topics` adds to them."""
         self._rules = RuleMatchers(registry, RULES_MAX)
 
-    def of(
-        self, subscription: HostedSubscription, pubend: str, base: int, batch: EventBatch
-    ) -> EventBatch | None:
-        """Return those events of `batch`, all beyond `base`, that the subscriber may see; None for none.
+    def of(self, subscription: HostedSubscription, batch: EventBatch) -> EventBatch | None:
+        """Return those events of `batch` that the subscriber may see; None for none.
 
         An event whose schema is not known here cannot be judged, and is not seen.
         """
-        if subscription.current.since.get(pubend, TICK_MAX) <= base:
-            return batch
         _, chosen = self._rules.chosen(subscription.current.wanted.pattern, subscription.seen, batch)
         rows = np.flatnonzero(chosen)
         if not len(rows):

@@ -62,8 +62,8 @@ class Delivery:
         `shared` has the events of `batch` for all from whom the same is hidden as from this one. `is_late`:
         the subscriber's catchup stream tells it.
         """
-        if batch is not None and subscription.seen:
-            batch = self._sight.of(subscription, pubend, base, batch)
+        if batch is not None and subscription.seen and subscription.has_changed_since(pubend, base):
+            batch = self._sight.of(subscription, batch)
         if batch is not None and subscription.hidden:
             hidden = subscription.hidden
             batch = shared.part(batch) if shared is not None else self._hiding.stripped(hidden, batch)
@@ -82,6 +82,7 @@ class Delivery:
         told = subscription.told[pubend]
         if upto > told:
             self._counters["gaps_told"] += 1
+            subscription.gaps += 1
             subscription.told[pubend] = upto
             self.say(subscription, Gap(subscription.name, pubend, told, upto))
 

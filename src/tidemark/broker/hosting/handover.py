@@ -16,9 +16,10 @@ its place in that memory: a neighbour that comes back may still have the subscri
 one.
 
 Of two claims the one of the higher epoch counts, and a neighbour that tells of a lower one is told the higher
-one. An epoch is the time of day at which the subscriber came, by the subscriber's clock, so that the later
-connection wins also among brokers that could not hear of each other. With several clocks the earlier
-connection may win, but never both.
+one. A claim says whose the subscription is: one of another user under the same name is another subscription,
+which nobody lets go for it. An epoch is the time of day at which the subscriber came, by the subscriber's
+clock, so that the later connection wins also among brokers that could not hear of each other. With several
+clocks the earlier connection may win, but never both.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
+from hashlib import sha256
 from typing import Protocol
 
 from tidemark.broker.effects import SendPeer
@@ -38,6 +40,8 @@ from tidemark.wire.limits import EPOCH_MAX
 
 #: Claims that are remembered, for neighbours that were away; the oldest are forgotten first.
 CLAIMS_MAX = 65_536
+#: Owners whose digest is remembered.
+DIGESTS_MAX = 4_096
 #: The host of a subscription that has ended.
 NOBODY = ""
 #: A claim that was for one broker is told to all after so many microseconds without an answer.
@@ -91,25 +95,36 @@ class Handover:
         self._subscriptions = subscriptions
         self._holds = holds
         self._neighbourhood = neighbourhood
-        #: name of a subscription -> the newest claim of it
-        self._claims: OrderedDict[str, Claim] = OrderedDict()
-        #: names of which all brokers were told a claim, this one or an earlier one: those that were away then
-        #: have yet to hear of the newest
-        self._told_to_all: set[str] = set()
-        #: name -> the monotonic time when the claim that this broker has made for one broker is told to all
-        self._unanswered: OrderedDict[str, int] = OrderedDict()
+        #: name of a subscription, and the digest of its owner -> the newest claim of it
+        self._claims: OrderedDict[tuple[str, str], Claim] = OrderedDict()
+        #: those of which all brokers were told a claim, this one or an earlier one: brokers that were away
+        #: then have yet to hear of the newest
+        self._told_to_all: set[tuple[str, str]] = set()
+        #: the monotonic times when the claims that this broker has made for one broker are told to all
+        self._unanswered: OrderedDict[tuple[str, str], int] = OrderedDict()
 
     # Here.
 
-    def next_epoch(self, name: str, wall: int) -> int:
-        """Return an epoch for a subscription that comes here: higher than any this broker has heard of."""
-        known = self._claims.get(name)
+    def next_epoch(self, name: str, wall: int, owner: str = "") -> int:
+        """Return an epoch for a subscription that comes here: higher than any this broker has heard of.
+
+        `owner` is the principal that the subscription belongs to.
+        """
+        known = self._claims.get((name, digest_of(owner)))
         return max(wall, _after(known.epoch) if known is not None else 1)
 
-    def known_epoch(self, name: str) -> int:
-        """Return the highest epoch of a subscription that this broker knows; 0 if it knows none."""
-        known, mine = self._claims.get(name), self._subscriptions.find(name)
+    def known_epoch(self, claim: Claim) -> int:
+        """Return the highest epoch that this broker knows of what is claimed; 0 if it knows none."""
+        known, mine = self._claims.get(_key(claim)), self._mine(claim)
         return max(known.epoch if known is not None else 0, mine.epoch if mine is not None else 0)
+
+    def _mine(self, claim: Claim) -> HostedSubscription | None:
+        """Return the subscription here that a claim is about; None if there is none of that user."""
+        mine = self._subscriptions.find(claim.name)
+        if mine is None or not claim.owner or not mine.owner or digest_of(mine.owner) == claim.owner:
+            return mine
+        self._counters["claims_of_others"] += 1
+        return None
 
     def claim(self, subscription: HostedSubscription, last: str = "") -> None:
         """The subscription is on disk here, under its epoch: claim it, and settle that once it is held.
@@ -119,18 +134,21 @@ class Handover:
         subscription.moved_to = None
         self._counters["claims"] += 1
         to = last if last != self._me else ""
-        settled = Claim(subscription.name, subscription.epoch, self._me, True, to)
+        settled = Claim(
+            subscription.name, subscription.epoch, self._me, True, to, digest_of(subscription.owner)
+        )
         self._holds.hold(subscription, partial(self._settle, subscription, settled))
-        known = self._claims.get(subscription.name)
+        known = self._claims.get(_key(settled))
         if known is None or not known.settled or _rank(known) != _rank(settled):
             self._tell(replace(settled, settled=False))
 
     def ended(self, subscription: HostedSubscription) -> None:
         """The subscription has ended here for good; brokers that may still have it from before are told."""
-        known = self._claims.get(subscription.name)
+        owner = digest_of(subscription.owner)
+        known = self._claims.get((subscription.name, owner))
         if known is not None and subscription.moved_to is None:
             epoch = _after(max(known.epoch, subscription.epoch))
-            self._spread(Claim(subscription.name, epoch, NOBODY, True))
+            self._spread(Claim(subscription.name, epoch, NOBODY, True, owner=owner))
 
     def _settle(self, subscription: HostedSubscription, claim: Claim) -> None:
         """Every pubend has heard that this broker holds for the subscriber: settle the claim."""
@@ -154,8 +172,8 @@ class Handover:
     def wake(self) -> None:
         """Tell all brokers of the claims of this one that nobody has answered."""
         while self._unanswered and next(iter(self._unanswered.values())) <= self._turn.now:
-            name, _ = self._unanswered.popitem(last=False)
-            claim = self._claims.get(name)
+            key, _ = self._unanswered.popitem(last=False)
+            claim = self._claims.get(key)
             if claim is not None and claim.broker == self._me and claim.to:
                 self._counters["claims_unanswered"] += 1
                 self._spread(replace(claim, to=""))
@@ -170,10 +188,11 @@ class Handover:
                 self._out.add(SendPeer(way, claim, CLAIM_PATIENCE_US if claim.settled else 0))
                 return
             claim = replace(claim, to="")  # there is no way to that broker: all are told
-        known, mine = self._claims.get(claim.name), self._subscriptions.find(claim.name)
+        known, mine = self._claims.get(_key(claim)), self._mine(claim)
         best = known
         if mine is not None and mine.moved_to is None:
-            own = Claim(mine.name, mine.epoch or mine.made_at, self._me, True)
+            epoch = mine.epoch or mine.made_at
+            own = Claim(mine.name, epoch, self._me, True, owner=digest_of(mine.owner))
             best = own if known is None or _rank(own) > _rank(known) else known
         if best is not None and _rank(best) > _rank(claim):
             self._counters["claims_late"] += 1
@@ -181,7 +200,7 @@ class Handover:
             return
         if known is not None and _news(known) >= _news(claim):
             return
-        is_answered = self._unanswered.pop(claim.name, None) is None and not self._is_unsettled(known)
+        is_answered = self._unanswered.pop(_key(claim), None) is None and not self._is_unsettled(known)
         if not claim.to:
             self._spread(claim, but=peer)
         elif mine is None and known is not None and known.broker not in (NOBODY, self._me, claim.broker):
@@ -209,16 +228,18 @@ class Handover:
         if frame.to != self._me:
             self._answer(frame)
             return
-        claim = self._claims.get(frame.name)
+        mine = self._subscriptions.find(frame.name)
+        key = (frame.name, digest_of(mine.owner) if mine is not None else "")
+        claim = self._claims.get(key)
         if claim is not None and claim.epoch == frame.epoch and claim.broker == self._me:
-            self._unanswered.pop(frame.name, None)
+            self._unanswered.pop(key, None)
 
     def tell_all(self, peer: str) -> None:
         """A neighbour has come up, and may have been away: tell it every claim that is for all."""
-        for name, claim in self._claims.items():
-            if claim.to and name in self._told_to_all:
+        for key, claim in self._claims.items():
+            if claim.to and key in self._told_to_all:
                 # From now on it is for all, so that the peer also hears when it is settled.
-                claim = self._claims[name] = replace(claim, to="")
+                claim = self._claims[key] = replace(claim, to="")
             if not claim.to:
                 self._out.add(SendPeer(peer, claim))
 
@@ -247,8 +268,8 @@ class Handover:
             return
         self._remember(claim)
         if claim.broker == self._me:
-            self._unanswered[claim.name] = self._turn.now + ANSWER_US
-            self._unanswered.move_to_end(claim.name)
+            self._unanswered[_key(claim)] = self._turn.now + ANSWER_US
+            self._unanswered.move_to_end(_key(claim))
         self._out.add(SendPeer(way, claim, CLAIM_PATIENCE_US if claim.settled else 0))
 
     def _is_unsettled(self, known: Claim | None) -> bool:
@@ -257,23 +278,33 @@ class Handover:
 
     def _is_for_all(self, claim: Claim) -> bool:
         """Return whether all brokers have been told of a claim, as it was before it was settled."""
-        known = self._claims.get(claim.name)
+        known = self._claims.get(_key(claim))
         return known is not None and _rank(known) == _rank(claim) and not known.to
 
     def _spread(self, claim: Claim, *, but: str | None = None) -> None:
-        self._unanswered.pop(claim.name, None)
+        self._unanswered.pop(_key(claim), None)
         self._remember(claim)
-        self._told_to_all.add(claim.name)
+        self._told_to_all.add(_key(claim))
         for peer in self._neighbourhood.present():
             if peer != but:
                 self._out.add(SendPeer(peer, claim))
 
     def _remember(self, claim: Claim) -> None:
-        self._claims[claim.name] = claim
-        self._claims.move_to_end(claim.name)
+        self._claims[_key(claim)] = claim
+        self._claims.move_to_end(_key(claim))
         while len(self._claims) > CLAIMS_MAX:
-            name, _ = self._claims.popitem(last=False)
-            self._told_to_all.discard(name)
+            key, _ = self._claims.popitem(last=False)
+            self._told_to_all.discard(key)
+
+
+@lru_cache(DIGESTS_MAX)
+def digest_of(owner: str) -> str:
+    """Return by what brokers tell owners of subscriptions apart; "" for nobody."""
+    return sha256(owner.encode()).hexdigest()[:32] if owner else ""
+
+
+def _key(claim: Claim) -> tuple[str, str]:
+    return claim.name, claim.owner
 
 
 def _after(epoch: int) -> int:

@@ -547,6 +547,7 @@ class Host:
             part = part.take(rows)
         if subscription.credit <= 0:
             self._counters["catchups_slow"] += 1
+            subscription.slow += 1
             self._go_on(pubend, subscription)
             return
         self._delivery.tell(subscription, pubend, told, upto, part, shared)
@@ -571,7 +572,7 @@ class Host:
         now = self._turn.now
         for pubend in self.constreams:
             self._dirty_pubends[pubend] = None
-            self.catchup_streams.call_all(pubend)
+            self.catchup_streams.wake(pubend)
         self.fetching.wake()
         if now - self._silence_at >= self._policy.silence:
             self._silence_at = now

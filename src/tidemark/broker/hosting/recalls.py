@@ -2,8 +2,8 @@
 
 The pipeline is a client that has offered to answer. Each subscriber has at most one recall per pubend, which
 is answered in parts, in order, and no faster than the subscriber takes them. Recalls that are made while no
-pipeline is connected wait for one. All of it is soft state: what the subscriber was not told is recalled
-again.
+pipeline is connected wait for one. A pipeline that answers with events of other topics is refused. All of it
+is soft state: what the subscriber was not told is recalled again.
 """
 
 from __future__ import annotations
@@ -12,8 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import numpy as np
+
 from tidemark.broker.effects import SendClient
 from tidemark.broker.turn import Turn
+from tidemark.errors import WireError
+from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import Range
 from tidemark.wire.frames import Line, Offer, Recall, Recalled, RecallMore, RecallOver, Refused
@@ -51,6 +55,7 @@ class Recalls:
 
     def __init__(self, turn: Turn, listener: RecallListener) -> None:
         self._out = turn.out
+        self._looking = turn.looking
         self._counters = turn.counters
         self._listener = listener
         #: pipeline -> how many more recalls it takes
@@ -126,6 +131,8 @@ class Recalls:
             reason = f"({frame.base}, {frame.upto}] does not go on from {asked.base}, up to {asked.upto}"
             self._out.add(SendClient(client, Refused("recall", str(frame.ticket), "frame", reason)))
             return
+        with self._looking:
+            _check_topics(asked.lines, frame.batch)
         asked.base = frame.upto
         if frame.upto == asked.upto:
             del self._asked[key]
@@ -151,6 +158,16 @@ class Recalls:
             lines = _beyond(asked.lines, asked.base)
             recall = Recall(asked.ticket, key[0], asked.base, asked.upto, lines, RECALL_BYTES_MAX)
             self._out.add(SendClient(client, recall))
+
+
+def _check_topics(lines: tuple[Line, ...], batch: EventBatch | None) -> None:
+    """Raise WireError if the archive brings events of a topic that was not asked for."""
+    if batch is None:
+        return
+    patterns = {TopicPattern.parse(line.wanted.pattern) for line in lines}
+    for topic in {batch.shapes[at].topic for at in np.unique(batch.prelude("shape")).tolist()}:
+        if not any(pattern.matches(topic) for pattern in patterns):
+            raise WireError(f"the recall did not ask for events of {topic!r}")
 
 
 def _beyond(lines: tuple[Line, ...], base: int) -> tuple[Line, ...]:

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import islice
 
 from tidemark.broker.access.access_control import AccessControl
+from tidemark.broker.config import ClientLimits
 from tidemark.broker.effects import SendClient
 from tidemark.broker.hosting.consumed_limit import ConsumedLimit
 from tidemark.broker.hosting.handover import Handover, Holds
@@ -22,6 +23,8 @@ from tidemark.broker.overlay.neighbourhood import Neighbourhood
 from tidemark.broker.selector_fit import check_fit
 from tidemark.broker.turn import Turn
 from tidemark.errors import SelectorError, TidemarkError
+from tidemark.matching.forms.scanning import is_scanned
+from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.registry import Registry
 from tidemark.message.topic_selector import TopicSelector
@@ -33,6 +36,8 @@ from tidemark.wire.limits import EPOCHS_AHEAD_US
 LEAVING_MAX = 8
 #: Of which the last may take them beyond so many places in the matchers of topics.
 LEAVING_TOPICS_MAX = 128
+#: Subscriptions without a topic that are checked each time that the broker is woken after one has come.
+CHECKED_MAX = 32
 
 
 class Sessions:
@@ -47,7 +52,7 @@ class Sessions:
         holds: Holds,
         neighbourhood: Neighbourhood,
         limit: ConsumedLimit,
-        subscriptions_a_client_max: int,
+        limits: ClientLimits,
         access: AccessControl,
     ) -> None:
         self._host = host
@@ -62,15 +67,19 @@ class Sessions:
         self._by_client: dict[int, set[int]] = {}
         #: owner -> how many subscriptions it has, durable ones that are away included
         self._owned = Counter(each.owner for each in host.subscriptions.values())
-        self._subscriptions_a_client_max = subscriptions_a_client_max
+        self._limits = limits
+        #: client -> ids of those of its subscriptions that no index can find, and of some that it had
+        self._scans: dict[int, set[int]] = {}
         #: ids of subscriptions that are not durable and whose client is gone; `settle` removes them in slices
         self._leaving: dict[int, None] = {}
         self.handover = Handover(me, turn, self, holds, neighbourhood)
         self._next_id = 1
         #: ids of connected subscriptions for which there was no topic when they came
         self._without_topic: set[int] = set()
-        #: how many topics had been created when the selectors of these were checked last
+        #: how many topics had been created when the selectors of these were checked last, and those of them
+        #: that have still to be checked, the first one last
         self._topics_checked = 0
+        self._unchecked: list[int] = []
 
     def recover(self, next_subscriber: int) -> None:
         """After a crash: claim again what came from other brokers, since that may not have settled.
@@ -95,7 +104,7 @@ class Sessions:
         with self._turn.looking:
             refusal = (
                 self._of_another(client, known)
-                or self._over_limit(client, known)
+                or self._over_limit(client, frame, known)
                 or self._refusal(frame, known)
             )
         if refusal is not None:
@@ -131,19 +140,29 @@ class Sessions:
             return None
         return "denied", f"{known.name!r} belongs to another user: choose another name"
 
-    def _over_limit(self, client: int, known: HostedSubscription | None) -> tuple[str, str] | None:
+    def _over_limit(
+        self, client: int, frame: Subscribe, known: HostedSubscription | None
+    ) -> tuple[str, str] | None:
         """Return the code and the reason if the client may not have one more subscription; else None."""
-        mine, most = self._by_client.get(client, ()), self._subscriptions_a_client_max
+        mine, most = self._by_client.get(client, set()), self._limits.subscriptions
         owner = self._access.owner(client)
         if owner and (known is None or known.owner != owner):
             problem = self._access.quotas.too_many_subscriptions(client, self._owned[owner])
             if problem is not None:
                 self._counters["limits_refused"] += 1
                 return "limit", problem
-        if len(mine) < most or (known is not None and known.id in mine):
+        is_mine = known is not None and known.id in mine
+        if len(mine) >= most and not is_mine:
+            self._counters["limits_refused"] += 1
+            return "limit", f"this client has {most} subscriptions, as many as limits.subscriptions allows"
+        scans, most = self._scans.get(client, set()), self._limits.scans
+        if len(scans) < most or len(scans & mine) < most or is_mine or not _is_scan(frame):
             return None
         self._counters["limits_refused"] += 1
-        return "limit", f"this client has {most} subscriptions, as many as limits.subscriptions allows"
+        return "limit", (
+            f"this client has {most} subscriptions whose selectors no index can find, as many as "
+            "limits.scans allows: begin LIKE patterns with text, or add a condition on a range or a value"
+        )
 
     def _refusal(self, frame: Subscribe, known: HostedSubscription | None) -> tuple[str, str] | None:
         """Return the code and the reason for which a subscriber cannot be taken; None if it can."""
@@ -172,11 +191,11 @@ class Sessions:
             return "topic", str(error)
         return None
 
-    def _create(self, client: int, frame: Subscribe, *, was_here: bool = False) -> None:
+    def _create(self, client: int, frame: Subscribe, *, was_here: bool = False, owner: str = "") -> None:
         subscription = HostedSubscription(self._next_id, frame.name, frame.durable, [])
         subscription.is_kept = not frame.durable
-        self._give(subscription, self._access.owner(client))
-        subscription.made_at = self.handover.next_epoch(frame.name, self._came(frame))
+        self._give(subscription, owner or self._access.owner(client))
+        subscription.made_at = self.handover.next_epoch(frame.name, self._came(frame), subscription.owner)
         if frame.token is not None and frame.durable:
             subscription.epoch = subscription.made_at
         subscription.replays = frame.token is not None and not frame.durable
@@ -231,7 +250,8 @@ class Sessions:
         last = subscription.moved_to or frame.last
         self._end_older(client, subscription)
         self.remove(subscription)
-        self._create(client, replace(frame, token=token, last=last), was_here=True)
+        # An administrator may take what belongs to a user, who has it still.
+        self._create(client, replace(frame, token=token, last=last), was_here=True, owner=subscription.owner)
 
     def _change(self, client: int, frame: Subscribe, subscription: HostedSubscription) -> None:
         """The subscriber has changed its selector; until the new one starts at a pubend the old one holds."""
@@ -243,6 +263,10 @@ class Sessions:
         """Give the subscription to the newer connection; its token decides where the subscriber goes on."""
         self._end_older(client, subscription)
         self._by_client.setdefault(client, set()).add(subscription.id)
+        if _is_scan(frame):
+            scans = self._scans.setdefault(client, set())
+            scans.add(subscription.id)
+            scans &= self._by_client[client]
         subscription.connected_at = self._came(frame)
         subscription.seen = self._access.seen(client, frame.pattern)
         subscription.hidden = self._access.hidden(client, frame.pattern)
@@ -274,10 +298,13 @@ class Sessions:
     def _check_without_topic(self) -> None:
         """A topic has come: end the part of subscribers whose selector does not fit theirs, and say why.
 
-        They would wait for ever.
+        They would wait for ever. There may be many of them: some are checked each time.
         """
-        self._topics_checked = self._registry.creations
-        for number in sorted(self._without_topic):
+        if self._topics_checked != self._registry.creations:
+            self._topics_checked = self._registry.creations
+            self._unchecked = sorted(self._without_topic, reverse=True)
+        now, self._unchecked = self._unchecked[-CHECKED_MAX:], self._unchecked[:-CHECKED_MAX]
+        for number in reversed(now):
             subscription = self._host.subscriptions.get(number)
             client = subscription.client if subscription is not None else None
             if subscription is None or client is None:
@@ -303,6 +330,7 @@ class Sessions:
 
     def gone(self, client: int) -> None:
         """A connection is gone: its durable subscriptions stay, others end, a few in each turn."""
+        self._scans.pop(client, None)
         for number in sorted(self._by_client.pop(client, ())):
             subscription = self._host.subscriptions.get(number)
             if subscription is None or subscription.client != client:
@@ -318,22 +346,22 @@ class Sessions:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether subscriptions of clients that are gone have still to be removed."""
-        return bool(self._leaving)
+        """Whether subscriptions have still to be removed or checked, and the broker is to be woken for it."""
+        return bool(self._leaving or self._unchecked)
 
     def wake(self) -> None:
         """Do what is due: claims that nobody has answered."""
         self.handover.wake()
 
     def settle(self, *, is_woken: bool) -> None:
-        """Remove some of the subscriptions whose client is gone; the broker is woken again for the others.
+        """Remove some of the subscriptions whose client is gone, and check some that waited for a topic.
 
-        Where there are many, nobody's frame has to wait for it.
+        The broker is woken again for the others. Where there are many, nobody's frame has to wait for it.
         """
-        if not is_woken and len(self._leaving) > LEAVING_MAX:
+        if not is_woken and (len(self._leaving) > LEAVING_MAX or len(self._without_topic) > CHECKED_MAX):
             return
         topics = 0
-        if self._without_topic and self._registry.creations != self._topics_checked:
+        if self._unchecked or (self._without_topic and self._registry.creations != self._topics_checked):
             self._check_without_topic()
         for number in list(islice(self._leaving, LEAVING_MAX)):
             subscription = self._host.subscriptions[number]
@@ -463,6 +491,14 @@ def _is_from_another_broker(frame: Subscribe, known: HostedSubscription) -> bool
 
 def _is_change(frame: Subscribe, known: HostedSubscription) -> bool:
     return known.current.wanted != _wanted(frame)
+
+
+def _is_scan(frame: Subscribe) -> bool:
+    """Return whether no index can find the selector; one that cannot be read is refused for that."""
+    try:
+        return is_scanned(parse(frame.selector))
+    except TidemarkError:
+        return False
 
 
 def _wanted(frame: Subscribe) -> TopicSelector:

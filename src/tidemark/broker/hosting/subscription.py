@@ -73,6 +73,9 @@ class HostedSubscription:
     credit: int = 0
     #: pubend -> told up to, on this connection
     told: dict[str, int] = field(default_factory=dict)
+    #: gaps that it was told, and how often it was live and could not take more, since this broker started
+    gaps: int = 0
+    slow: int = 0
 
     @property
     def current(self) -> SelectorPeriod:
@@ -93,6 +96,10 @@ class HostedSubscription:
     def since(self) -> CheckpointToken:
         """From where on the current selector holds, for the pubends of which the subscriber may be told."""
         return CheckpointToken({name: self.current.since[name] for name in sorted(self.current.kept)})
+
+    def has_changed_since(self, pubend: str, base: int) -> bool:
+        """Return whether an earlier selector may have chosen what lies beyond `base` of a pubend."""
+        return len(self.periods) > 1 and self.periods[-1].since.get(pubend, TICK_MAX) > base
 
     def in_force(self, pubend: str, base: int, upto: int) -> Iterator[tuple[SelectorPeriod, int, int]]:
         """Yield the periods that hold in `(base, upto]` of a pubend, oldest first, each with its range."""

@@ -7,6 +7,8 @@ behind it, and of pubends that come from its side. It is not believed beyond tha
   from them, grow by one with each start of a broker, and by INCARNATIONS_MAX at most when one is restored; an
   epoch is a time of day, or follows the one that was known; nobody has heard what was never said. No honest
   broker comes to such numbers, and after one there would be no room for those of honest brokers.
+- Topics are told one creation after the other, under names that clients can declare, and in all not many more
+  than this broker would let clients declare. More than that is refused, and the link ends.
 - What a neighbour says of a host that is not behind it counts for nothing. That does not end the link: the
   neighbour may go by another layout for a while.
 """
@@ -31,6 +33,7 @@ from tidemark.wire.frames import (
     PeerFrame,
     Release,
     ReleaseRow,
+    Topic,
     Unfollow,
 )
 from tidemark.wire.limits import EPOCHS_AHEAD_US, INCARNATION_MAX, INCARNATIONS_MAX
@@ -46,8 +49,15 @@ ROWS_MISSED_MAX = 1 << 31
 class KnownEpochs(Protocol):
     """The epochs of subscriptions; `Handover` is the implementation."""
 
-    def known_epoch(self, name: str) -> int:
-        """Return the highest epoch of a subscription that this broker knows; 0 if it knows none."""
+    def known_epoch(self, claim: Claim) -> int:
+        """Return the highest epoch that this broker knows of what is claimed; 0 if it knows none."""
+
+
+class KnownTopics(Protocol):
+    """What is known of topics; `Topics` is the implementation."""
+
+    def lie_of(self, frame: Topic) -> str | None:
+        """Return what no honest broker says of a topic; None if the frame has nothing of that."""
 
 
 class SaidRows(Protocol):
@@ -62,13 +72,20 @@ class Trust:
     """Looks at the frames of neighbours before any other part of the broker hears them."""
 
     def __init__(
-        self, config: BrokerConfig, overlay: Overlay, claims: KnownEpochs, said: SaidRows, turn: Turn
+        self,
+        config: BrokerConfig,
+        overlay: Overlay,
+        claims: KnownEpochs,
+        said: SaidRows,
+        topics: KnownTopics,
+        turn: Turn,
     ) -> None:
         self._me = config.name
         self._incarnation = config.incarnation
         self._overlay = overlay
         self._claims = claims
         self._said = said
+        self._topics = topics
         self._turn = turn
         #: host -> the highest sequence of a row of it that came, of whichever pubend
         self._sequences: dict[str, int] = {}
@@ -101,6 +118,10 @@ class Trust:
                     self._check_row(peer, row)
             case Claim():
                 self._check_claim(peer, frame)
+            case Topic():
+                lie = self._topics.lie_of(frame)
+                if lie is not None:
+                    raise self._lie(f"{peer!r} {lie}")
             case Heard(_, host, sequence):
                 if host == self._me and sequence > self._said.last_said:
                     raise self._lie(f"{peer!r} has heard the sequence {sequence}, which was never said")
@@ -164,7 +185,7 @@ class Trust:
             )
 
     def _check_claim(self, peer: str, claim: Claim) -> None:
-        known = self._claims.known_epoch(claim.name)
+        known = self._claims.known_epoch(claim)
         if claim.epoch > max(self._turn.wall + EPOCHS_AHEAD_US, known + 1):
             raise self._lie(
                 f"{peer!r} tells of the epoch {claim.epoch} of {claim.name!r}, and {known} was the last known"

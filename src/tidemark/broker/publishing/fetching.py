@@ -36,6 +36,10 @@ from tidemark.wire.frames import Fetch, Fetched, Refused
 
 #: Bytes read for one answer at the most: publishers wait for the log until the read that runs has ended.
 FETCH_BYTES_MAX = 2 << 20
+#: Batches that are put together for one answer, and topics whose events are matched for it, each by a matcher
+#: of its own; what comes after them is left for the next question.
+FETCH_BATCHES_MAX = 1_024
+FETCH_TOPICS_MAX = 32
 #: Bytes that are under way from one neighbour in answers to fetches: at the least, at first, at the most.
 UNDER_WAY_BYTES_MIN = 4 << 10
 UNDER_WAY_BYTES = 8 << 10
@@ -269,15 +273,33 @@ class Fetching:
         asked = self._asked.get(frame.ticket)
         return asked is not None and asked.frame.pubend == frame.pubend
 
+    def audiences(self, ticket: int) -> list[Audience]:
+        """Return the matcher of a fetch, if its events have to be matched."""
+        asked = self._asked.get(ticket)
+        if asked is None or _wants_all(asked.frame):
+            return []
+        return [self._audience(asked.frame.pattern, asked.frame.selector)]
+
+    def asker(self, ticket: int) -> int | str | None:
+        """Return the client or neighbour whose fetch this is; None if it is this broker's, or is over."""
+        asked = self._asked.get(ticket)
+        return asked.owner if asked is not None else None
+
     def read(self, answer: LogFetched) -> None:
         """The log of a pubend hosted here has answered."""
         asked = self._asked.get(answer.ticket)
         if asked is None:
             return
         frame, read = asked.frame, answer.read
-        batch = _of_pattern(frame.pattern, concatenate(read.batches)) if read.batches else None
+        few = read.batches[:FETCH_BATCHES_MAX]
+        batch = _of_pattern(frame.pattern, concatenate(few)) if few else None
         upto = max(read.upto, min(read.lost, frame.upto), frame.base)
+        if len(few) < len(read.batches):
+            upto = int(few[-1].ticks[-1])
         if batch is not None and not _wants_all(frame):
+            rows = _rows_of_few_topics(batch)
+            if rows < batch.count:
+                batch, upto = batch.slice(0, rows), int(batch.ticks[rows]) - 1
             audience = self._audience(frame.pattern, frame.selector)
             strange = audience.unknown_from(batch)
             if strange is not None:
@@ -391,6 +413,18 @@ def _of_pattern(pattern: str, batch: EventBatch) -> EventBatch | None:
     parsed = TopicPattern.parse(pattern)
     is_matched = np.array([parsed.matches(shape.topic) for shape in batch.shapes], np.bool_)
     return batch if is_matched.all() else _rows(batch, is_matched[batch.prelude("shape")])
+
+
+def _rows_of_few_topics(batch: EventBatch) -> int:
+    """Return how many rows at the beginning of a batch have events of FETCH_TOPICS_MAX topics at the most."""
+    numbers: dict[str, int] = {}
+    for shape in batch.shapes:
+        numbers.setdefault(shape.topic, len(numbers))
+    if len(numbers) <= FETCH_TOPICS_MAX:
+        return batch.count
+    of_shape = np.array([numbers[shape.topic] for shape in batch.shapes])
+    _, firsts = np.unique(of_shape[batch.prelude("shape")], return_index=True)
+    return batch.count if len(firsts) <= FETCH_TOPICS_MAX else int(np.sort(firsts)[FETCH_TOPICS_MAX])
 
 
 def _rows(batch: EventBatch, chosen: Bools) -> EventBatch | None:

@@ -146,6 +146,11 @@ class Interests:
         found = self._heard.get(pubend, {}).get(peer)
         return found.selection if found is not None else None
 
+    def selections(self, pubend: str) -> list[Audience]:
+        """Return the matchers of all interests of followers in a pubend, each once."""
+        found = (each.selection for each in self._heard.get(pubend, {}).values())
+        return list({id(each): each for each in found if each is not None}.values())
+
     def _audience(self, wanted: Lines) -> _Selection:
         found = self._audiences.get(wanted)
         if found is None:

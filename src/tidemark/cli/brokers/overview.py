@@ -28,7 +28,7 @@ def _brokers(overlay: OverlayDescription) -> str:
         row = [
             click.style(each.cell, bold=True) if each.cell != cell else "",
             each.name,
-            each.url.removeprefix("tidemark://"),
+            each.url.partition("://")[2],
             ", ".join(each.pubends) or NOTHING,
         ]
         if each.activity is not None:

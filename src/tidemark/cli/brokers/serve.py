@@ -63,7 +63,7 @@ def up(
     tidemark up --listen 0.0.0.0:7676 --data-dir /var/lib/tidemark
     tidemark up --set storage.durability=os --set archive.retain=90d
     tidemark up --secure
-    tidemark up --workers 4
+    tidemark up --workers 4 --secure
     tidemark up --topology three.toml
     """
     if topology is not None and workers is not None:
@@ -71,8 +71,8 @@ def up(
     flags = {"broker.listen": listen, "storage.data_dir": data_dir, "http.listen": http}
     options = settings(given) | {key: value for key, value in flags.items() if value is not None}
     if secure:
-        if topology is not None or workers is not None:
-            raise click.UsageError("--secure is for one broker: write [security] into a topology's file")
+        if topology is not None:
+            raise click.UsageError("--secure is for brokers without a file: write [security] into the file")
         options |= _secured(options, as_json)
     has_archive = not no_pipeline and _can_archive()
     where = _console_address(console, is_default=listen is None and topology is None)
@@ -207,8 +207,9 @@ def _run_topology(file: Path, archive: Path | None, console: str | None, as_json
     from tidemark.node.config.loading import topology_of
 
     topology = topology_of(file)
-    emit_either(describe_overlay(topology, source=str(file)), draw, as_json)
-    url = "tidemark://" + ",".join(str(each.listen) for each in topology.brokers.values())
+    scheme = starting.scheme_of(file)
+    emit_either(describe_overlay(topology, source=str(file), like=scheme), draw, as_json)
+    url = scheme + ",".join(str(each.listen) for each in topology.brokers.values())
     if as_json:
         emit({"url": url})
     else:

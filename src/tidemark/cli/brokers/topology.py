@@ -75,14 +75,14 @@ def topology_show(file: Path | None, url: str, is_watched: bool, interval: float
 
         emit_either(describe_overlay(topology_of(file), source=str(file)), draw, as_json)
         return
-    latest = ask_all_brokers(find_topology([url]))
+    latest = ask_all_brokers(find_topology([url]), url)
 
     def describe_again() -> OverlayDescription:
         nonlocal latest
         # The topology is asked for each time, since it may have changed.
         topology = find_topology([url])
-        before, latest = latest, ask_all_brokers(topology)
-        return describe_overlay(topology, latest, before)
+        before, latest = latest, ask_all_brokers(topology, url)
+        return describe_overlay(topology, latest, before, like=url)
 
     with Interrupts() as interrupts:
         if is_watched and not as_json:
@@ -159,19 +159,7 @@ def _show_plan(file: Path, plan: TopologyPlan, as_json: bool) -> None:
         for each in visible_values(list(plan.changes))
     ]
     click.echo(table(("what", "kind", "name", "detail"), rows))
-    click.echo("\n" + "\n".join(f"{at}. {_text(step)}" for at, step in enumerate(plan.steps, 1)))
-
-
-def _text(step: Step) -> str:
-    match step.what:
-        case "add":
-            return "add what is new" + (f"; start {', '.join(step.added)}" if step.added else "")
-        case "drain":
-            return f"drain {', '.join(step.drained)}, and wait until nobody needs them"
-        case "remove":
-            return "remove what is drained, and the links that nobody uses"
-        case _:
-            return "remove the links that nobody uses"
+    click.echo("\n" + "\n".join(f"{at}. {step.sentence}" for at, step in enumerate(plan.steps, 1)))
 
 
 class _JsonProgress(StepProgress):
@@ -189,7 +177,7 @@ class _TextProgress(StepProgress):
 
     def taken(self, step: Step, not_running: Sequence[str]) -> None:
         del not_running
-        click.echo(f"version {step.topology.version}: {_text(step)}")
+        click.echo(f"version {step.topology.version}: {step.sentence}")
 
     def to_start(self, names: Sequence[str]) -> None:
         for name in names:

@@ -47,8 +47,8 @@ def erase(
 
     The process that writes the archive does it; if none does, this one. Files that have such events are
     rewritten without them, and removed an hour later, when readers that have begun with them are done. An
-    erased event is silence: ticks and tokens stay valid. What brokers still hold goes when they release it.
-    What was erased stays noted in _archive/erasures.
+    erased event is silence: ticks and tokens stay valid. Brokers let go what they hold of that time, and
+    whoever lacks it gets it from the archive. What was erased stays noted in _archive/erasures.
 
     \b
     tidemark pipeline erase --topic customers --where "id = 4711"

@@ -24,6 +24,7 @@ DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
     "--origin", "origins", metavar="URL", multiple=True, help="A site whose pages may use the HTTP door."
 )
 @click.option("--pages", type=DIRECTORY, help="Serve your own pages of this directory under /pages/.")
+@click.option("--reports", type=DIRECTORY, help="Show the pages of pipeline report and audit in there.")
 @click.option("--attached", is_flag=True, hidden=True, help="End when standard input is closed.")
 @BROKER
 @JSON
@@ -34,6 +35,7 @@ def console(
     names: tuple[str, ...],
     origins: tuple[str, ...],
     pages: Path | None,
+    reports: Path | None,
     attached: bool,
     url: str,
     as_json: bool,
@@ -68,6 +70,7 @@ def console(
         origins=origins,
         names=names,
         pages=pages,
+        reports=reports,
     )
 
     def ready(where: str) -> None:

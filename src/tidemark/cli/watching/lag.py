@@ -30,10 +30,10 @@ def lag(is_watching: bool, interval: float, url: str, as_json: bool) -> None:
     with connect(url) as client, Interrupts() as interrupts:
 
         def draw() -> str:
-            return draw_overlay_lag(visible_values(overlay_lag(client)))
+            return draw_overlay_lag(visible_values(overlay_lag(client, like=url)))
 
         def emit_all() -> None:
-            found = overlay_lag(client)
+            found = overlay_lag(client, like=url)
             for each in found.lags:
                 emit(each)
             for broker, problem in sorted(found.silent.items()):

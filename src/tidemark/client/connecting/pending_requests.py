@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from tidemark.client.connecting.refusals import error_of
 from tidemark.errors import NotConnectedError, TidemarkError, TimedOutError
 from tidemark.wire.frames import Answer, Ask, Fetch, Fetched, Refused
+from tidemark.wire.questions import PAGE_ITEMS_MAX, read_page
 
 _T = TypeVar("_T")
 
@@ -74,6 +75,16 @@ async def within(answer: Awaitable[_T], what: str, seconds: float) -> _T:
             return await answer
     except TimeoutError:
         raise TimedOutError(f"{what} did not come within {seconds:g} s: ask again") from None
+
+
+async def pages(ask: Callable[[dict[str, Any]], Awaitable[Any]], arguments: dict[str, Any]) -> list[Any]:
+    """Ask a question page by page, and return the items of all pages of its answer."""
+    items: list[Any] = []
+    after: str | None = ""
+    while after is not None:
+        more, after = read_page(await ask({"limit": PAGE_ITEMS_MAX, "after": after, **arguments}))
+        items += more
+    return items
 
 
 def connection_lost() -> NotConnectedError:

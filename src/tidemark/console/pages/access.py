@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 
 from starlette.responses import Response
 
@@ -69,40 +70,36 @@ async def apply_document(visit: Visit) -> Response:
 def with_verifiers(text: str, before: str) -> str:
     """Return a document with the verifiers of the one before it where it says that they are kept.
 
-    They are taken user by user. ProblemError 422 if a user that was not there before has none.
+    They are taken user by user, as TOML says whose they are. A document that is no TOML is returned as it is.
+    ProblemError 422 if a user that was not there before has none, or if it stands where no password is.
     """
+    parts = text.replace("\r\n", "\n").split(KEPT)
+    marks = [f"{KEPT}{at}" for at in range(len(parts) - 1)]
+    marked = "".join(part + mark for part, mark in zip(parts, [*marks, ""], strict=True))
+    try:
+        user_of = {verifier: user for user, verifier in _verifiers(marked).items()}
+    except tomllib.TOMLDecodeError:
+        return text
     old = _verifiers(before)
-    lines = []
-    user = ""
-    for line in text.replace("\r\n", "\n").split("\n"):
-        user = _user_of(line) or user
-        if KEPT in line:
-            if user not in old:
-                raise ProblemError(
-                    422, "access", f"the user {user!r} had no password: `tidemark access password`"
-                )
-            line = line.replace(KEPT, old[user])
-        lines.append(line)
-    return "\n".join(lines)
+    kept: list[str] = []
+    for mark in marks:
+        user = user_of.get(mark)
+        if user is None:
+            raise ProblemError(422, "access", f"{KEPT} stands for the password of a user, and only there")
+        if user not in old:
+            raise ProblemError(
+                422, "access", f"the user {user!r} had no password: `tidemark access password`"
+            )
+        kept.append(old[user])
+    return "".join(part + verifier for part, verifier in zip(parts, [*kept, ""], strict=True))
 
 
 def _verifiers(text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    user = ""
-    for line in text.split("\n"):
-        user = _user_of(line) or user
-        verifier = _VERIFIER.search(line)
-        if verifier is not None:
-            found[user] = verifier.group()
-    return found
-
-
-def _user_of(line: str) -> str:
-    """The user whose table begins on this line, or who has the line for itself; "" if neither."""
-    table = re.match(r"""\s*\[users\.["']?([^"'\]]+)["']?\]""", line)
-    own = re.match(r"""\s*(?:users\.)?["']?([\w.@-]+)["']?\s*=\s*\{""", line)
-    found = table or own
-    return found.group(1) if found is not None else ""
+    """Return what the password of each user is checked against; TOMLDecodeError if it is no TOML."""
+    users = tomllib.loads(text).get("users", {})
+    tables = users.items() if isinstance(users, dict) else ()
+    found = {name: table.get("password") for name, table in tables if isinstance(table, dict)}
+    return {name: verifier for name, verifier in found.items() if isinstance(verifier, str)}
 
 
 async def _document(visit: Visit) -> AccessText:

@@ -69,7 +69,7 @@ async def apply_topology(visit: Visit) -> Response:
     visit.watch.forget_subscriptions()
     left = len(planned) - 1
     more = f" {left} more to come: plan again when this one is done." if left else ""
-    return visit.go("/overlay", f"The step {planned[0].what!r} is under way.{more}")
+    return visit.go("/overlay", f"The first step is under way: {planned[0].sentence}.{more}")
 
 
 async def _told(visit: Visit, view: OverlayView, step: Topology) -> list[str]:

@@ -1,11 +1,17 @@
-"""The pipeline: how far the archive is, and the engine that writes it."""
+"""The pipeline: how far the archive is, the engine that writes it, and the last reports and audits."""
 
 from __future__ import annotations
+
+import asyncio
 
 from starlette.responses import Response
 
 from tidemark.console.pages.site import Visit
+from tidemark.console.problems import ProblemError
+from tidemark.console.reports import list_reports, read_report
 from tidemark.wire.answers import ARCHIVE
+
+REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 
 
 async def show_pipeline(visit: Visit) -> Response:
@@ -18,7 +24,27 @@ async def show_pipeline(visit: Visit) -> Response:
         for broker in view.brokers.values()
         for pubend in broker.pubends
     ]
-    return visit.page("pipeline.html", view=view, archives=archives, rows=rows, engines=view.engines)
+    directory = visit.site.options.reports
+    reports = [] if directory is None else await asyncio.to_thread(list_reports, directory)
+    return visit.page(
+        "pipeline.html",
+        view=view,
+        archives=archives,
+        rows=rows,
+        engines=view.engines,
+        reports=reports,
+        has_reports=directory is not None,
+    )
+
+
+async def show_report(visit: Visit) -> Response:
+    """Show one page of a report or audit, to whoever may monitor; it can run and load nothing."""
+    await visit.watch.view()
+    directory, name = visit.site.options.reports, visit.request.path_params["name"]
+    found = None if directory is None else await asyncio.to_thread(read_report, directory, name)
+    if found is None:
+        raise ProblemError(404, "unknown", f"there is no report {name!r}")
+    return Response(found, media_type="text/html", headers={"Content-Security-Policy": REPORT_POLICY})
 
 
 def _behind(archived: int | None, last: int | None) -> float | None:

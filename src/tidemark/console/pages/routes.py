@@ -45,6 +45,7 @@ def page_routes(site: Site) -> list[BaseRoute]:
         ("/subscriptions/{name}/change", subscriptions.preview_change),
         ("/overlay", overlay.show_overlay),
         ("/pipeline", pipeline.show_pipeline),
+        ("/pipeline/reports/{name}", pipeline.show_report),
         ("/access", access.show_access),
         ("/http", http_page.show_http),
         ("/login", login.show_login),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 
 from starlette.responses import Response
 
+from tidemark.admin.broker_snapshot import lags_of
 from tidemark.console.door.requests import start_of
 from tidemark.console.pages.selectors import checked_selector
 from tidemark.console.pages.site import Visit
@@ -23,10 +25,13 @@ async def list_subscriptions(visit: Visit) -> Response:
     view = await visit.watch.view()
     wanted = visit.query("q").lower()
     is_all = visit.query("all") == "1"
+    is_slow = visit.query("slow") == "1"
     found = [
         each
         for name, each in view.subscriptions.items()
-        if (is_all or each.status.durable) and wanted in name.lower()
+        if (is_all or each.status.durable)
+        and wanted in name.lower()
+        and (not is_slow or each.status.slow or each.status.gaps)
     ]
     found.sort(key=_order)
     return visit.page(
@@ -36,6 +41,7 @@ async def list_subscriptions(visit: Visit) -> Response:
         total=len(found),
         wanted=visit.query("q"),
         is_all=is_all,
+        is_slow=is_slow,
     )
 
 
@@ -44,7 +50,11 @@ async def show_subscription(visit: Visit) -> Response:
     hosted = await _hosted(visit)
     client = await visit.watch.client_of(hosted.broker)
     status = await client.ask(SUBSCRIPTION, name=hosted.status.name)
-    return visit.page("subscription.html", hosted=hosted, one=status, lag=hosted.lag)
+    lag = next(iter(lags_of([status], hosted.broker)), None)
+    catch_up = None
+    if lag is not None:
+        catch_up = visit.watch.catch_ups.look(lag.name, lag.owed_events, time.monotonic())
+    return visit.page("subscription.html", hosted=hosted, one=status, lag=lag, catch_up=catch_up)
 
 
 async def preview_change(visit: Visit) -> Response:

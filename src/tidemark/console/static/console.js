@@ -1,4 +1,4 @@
-// The few lines of script that pages need besides htmx: charts, and a tail that can be paused.
+// The few lines of script that pages need besides htmx: charts, a tail that can be paused, and three keys.
 "use strict";
 
 const ROWS_MAX = 500;
@@ -61,7 +61,26 @@ function startTail() {
   });
 }
 
+// "/" goes to the page's first field, "p" pauses a tail, "?" goes to the menu; not while somebody types.
+function startKeys() {
+  addEventListener("keydown", (event) => {
+    const isTyping = event.target.closest && event.target.closest("input, textarea, select, [contenteditable]");
+    if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+    const goal = {
+      "/": () => document.querySelector("main input:not([type=hidden]):not([type=checkbox]), main textarea"),
+      p: () => document.getElementById("pause"),
+      "?": () => document.querySelector("nav a"),
+    }[event.key];
+    const found = goal && goal();
+    if (!found) return;
+    event.preventDefault();
+    if (event.key === "p") found.click();
+    else found.focus();
+  });
+}
+
 addEventListener("DOMContentLoaded", () => {
+  startKeys();
   const section = document.querySelector("[data-charts]");
   if (section) startCharts(section);
   if (document.getElementById("tail")) startTail();

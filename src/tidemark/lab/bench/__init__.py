@@ -145,9 +145,10 @@ BENCHES: dict[str, Bench] = {
         ),
         Bench(
             "security",
-            "TLS and 1,000 principals with a rule each against open, as ratios; wrong passwords",
+            "TLS and 1,000 principals with a rule each against open, as ratios",
             "security.benchmark",
         ),
+        Bench("logins", "what connected clients notice beside 100,000 wrong passwords", "security.logins"),
         Bench(
             "console",
             "what an open console and 1,000 browsers cost a loaded broker, and what others notice",

@@ -21,15 +21,18 @@ from tidemark.lab.fuzz.fuzzer import Fuzzer, FuzzReport
 CORE_STEPS = 3_000
 
 
-def run(seconds: float, seed: int, *, as_json: bool, directory: Path | None = None) -> int:
+def run(
+    seconds: float, seed: int, *, as_json: bool, directory: Path | None = None, is_secured: bool = False
+) -> int:
     """Fuzz for so many seconds; in `directory` stays what the processes wrote, if one is given."""
     if directory is not None:
         directory.mkdir(parents=True, exist_ok=True)
-        report = Fuzzer(directory, seed).run(seconds)
+        report = Fuzzer(directory, seed, is_secured=is_secured).run(seconds)
     else:
         with TemporaryDirectory(prefix="tidemark-fuzz-") as made:
-            report = Fuzzer(Path(made), seed).run(seconds)
-    click.echo(json.dumps(report.as_dict()) if as_json else render(report))
+            report = Fuzzer(Path(made), seed, is_secured=is_secured).run(seconds)
+    more = "--secure " if is_secured else ""
+    click.echo(json.dumps(report.as_dict()) if as_json else render(report, more))
     return int(bool(report.failure))
 
 
@@ -53,8 +56,8 @@ def run_core(seconds: float, seed: int, *, as_json: bool) -> int:
     return int(bool(report.failure))
 
 
-def render(report: FuzzReport) -> str:
-    """Returns the report as text."""
+def render(report: FuzzReport, options: str = "") -> str:
+    """Returns the report as text; `options` are those of the command, besides its time."""
     lines = [f"{count:>9,} {kind}" for kind, count in report.kinds.items()]
     lines.append(
         f"{report.frames:,} hostile frames in {report.seconds} s, {report.restarts} restarts; refused: "
@@ -64,7 +67,7 @@ def render(report: FuzzReport) -> str:
     lines.append(f"beside them {report.published:,} events published, {report.delivered:,} delivered")
     for text, count in report.unforeseen.items():
         lines.append(f"nobody has foreseen ({count} times): {text}")
-    return "\n".join([*lines, *_verdict(report, f"--seconds {report.seconds:.0f}")])
+    return "\n".join([*lines, *_verdict(report, f"{options}--seconds {report.seconds:.0f}")])
 
 
 def _verdict(report: FuzzReport | CoreReport, options: str) -> list[str]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import socket
 from collections import Counter, deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from random import Random
 from typing import Any, get_args
 
 from tidemark.errors import WireError
 from tidemark.lab.fuzz.frame_maker import DECLARED, KINDS, FrameMaker
+from tidemark.lab.fuzz.secured import Judge, Proving
 from tidemark.lab.fuzz.values import PUBLISHERS, SUBSCRIBERS, HostileValues
 from tidemark.node.connection import FROM_CLIENT
 from tidemark.ticks import TICK_FIRST, CheckpointToken, nearest_position
@@ -58,11 +60,13 @@ from tidemark.wire.frames import (
 )
 from tidemark.wire.limits import FRAME_BYTES_MAX, LINK_NEWEST, PROTOCOL_NEWEST
 from tidemark.wire.questions import Question
+from tidemark.wire.security.frames import Challenge, LinkProof, Login, Proof
 
 #: How many of the frames that were said last are kept.
 LAST_MAX = 60
-#: A broker that is busy may take this long to take what is said, or to answer a handshake.
-PATIENCE_SECONDS = 30.0
+#: A broker that is busy, or does not run because others do, may take this long to take what is said, or to
+#: answer a handshake.
+PATIENCE_SECONDS = 300.0
 #: How often a value that would fit is left to chance after all.
 LEFT_TO_CHANCE = 0.04
 #: How often a neighbour answers a fetch with something else than was asked for.
@@ -112,6 +116,12 @@ class HostileConnection:
         self._decoder = FrameDecoder(FRAME_BYTES_MAX)
         #: frames of the broker that were not looked at yet
         self._unread: deque[Frame] = deque(maxlen=64)
+        #: makes the proofs of a connection, where the broker asks for any
+        self.prove: Callable[[], Proving] | None = None
+        #: says what is wrong with a frame of the broker
+        self.judge: Judge | None = None
+        #: the address that it calls from; "" for any
+        self.host = ""
 
     @property
     def is_open(self) -> bool:
@@ -161,14 +171,18 @@ class HostileConnection:
         """Open a socket and say these frames. Returns the first answer that is wanted; None if none comes."""
         self._decoder = FrameDecoder(FRAME_BYTES_MAX)
         self._unread.clear()
+        proving = self.prove() if self.prove is not None else None
+        source = (self.host, 0) if self.host else None
         try:
-            self._socket = socket.create_connection(self._address, timeout=PATIENCE_SECONDS)
-            for frame in first:
-                self._socket.sendall(b"".join(bytes(piece) for piece in encode(frame)))
+            self._socket = socket.create_connection(self._address, PATIENCE_SECONDS, source)
+            self._socket.sendall(_bytes(first))
             while True:
                 for frame in list(self._unread):
                     if isinstance(frame, (*wanted, Refused)):
                         return frame
+                    if proving is not None and isinstance(frame, Login | Challenge):
+                        self._unread.remove(frame)
+                        self._socket.sendall(_bytes(proving.answer(frame)))
                 self._socket.settimeout(PATIENCE_SECONDS)
                 data = self._socket.recv(1 << 16)
                 if not data:
@@ -186,6 +200,9 @@ class HostileConnection:
             raise AssertionError(f"the broker says what cannot be read: {error}") from error
         for frame in frames:
             self._said.heard[type(frame).__name__] += 1
+            problem = self.judge(frame) if self.judge is not None else ""
+            if problem:
+                raise AssertionError(f"{self.who}: {problem}")
             self._values.learn(frame)
             self._unread.append(frame)
 
@@ -325,6 +342,18 @@ class HostileClient(HostileConnection):
         return [*said, self._made(Rest)] if self._chance.random() < 0.4 else said
 
 
+class HostileStranger(HostileClient):
+    """A client that never says who it is, although the broker asks for it."""
+
+    KINDS = (*HostileClient.KINDS, Proof, Proof, Hello, Challenge, LinkProof)
+
+    def _open(self) -> bool:
+        answer = self._connect(Connect(self.who, 1, PROTOCOL_NEWEST), wanted=(Login,))
+        if not isinstance(answer, Login):
+            self.close()
+        return self._socket is not None
+
+
 def pubend_of(neighbour: str) -> str:
     """The pubend that a neighbour hosts."""
     return f"p{neighbour}"
@@ -358,8 +387,10 @@ class HostileNeighbour(HostileConnection):
         if self._waits > 0:
             return False
         self._incarnation += 1
-        answer = self._connect(Hello(self.who, self._incarnation), wanted=(Hello,))
-        if not isinstance(answer, Hello):
+        # Without a proof it goes on when it is asked for one.
+        wanted: tuple[type[Frame], ...] = (Hello,) if self.prove is not None else (Hello, Challenge)
+        answer = self._connect(Hello(self.who, self._incarnation), wanted=wanted)
+        if not isinstance(answer, wanted):
             self._waits = REFUSED_STEPS
             self.close()
         return self._socket is not None
@@ -412,23 +443,30 @@ class HostileNeighbour(HostileConnection):
         return None
 
 
-def ask(address: tuple[str, int], what: str, **arguments: object) -> str:
+def ask(address: tuple[str, int], what: str, proving: Proving | None = None, **arguments: object) -> str:
     """Ask the broker a question, as an administrator does. Returns the JSON of the answer, "" if it refuses.
 
-    Raises AssertionError if the broker does not answer in time.
+    `proving` logs in where there are accounts. Raises AssertionError if the broker does not answer in time.
     """
     decoder = FrameDecoder(FRAME_BYTES_MAX)
     try:
         with socket.create_connection(address, timeout=PATIENCE_SECONDS) as connection:
-            for frame in (Connect("watch", 1, PROTOCOL_NEWEST), Ask(1, what, json.dumps(arguments))):
-                connection.sendall(b"".join(bytes(piece) for piece in encode(frame)))
+            connection.sendall(_bytes((Connect("watch", 1, PROTOCOL_NEWEST),)))
             while data := connection.recv(1 << 16):
                 for found in decoder.feed(data):
+                    if isinstance(found, Welcome):
+                        connection.sendall(_bytes((Ask(1, what, json.dumps(arguments)),)))
+                    elif proving is not None and (proof := proving.answer(found)):
+                        connection.sendall(_bytes(proof))
                     if isinstance(found, Answer | Refused):
                         return found.payload if isinstance(found, Answer) else ""
     except OSError as error:
         raise AssertionError(f"the broker does not answer: {error}") from error
     raise AssertionError("the broker closes the connection of an administrator")
+
+
+def _bytes(frames: Iterable[Frame]) -> bytes:
+    return b"".join(bytes(piece) for frame in frames for piece in encode(frame))
 
 
 def closed(connections: list[HostileConnection]) -> None:

@@ -12,34 +12,55 @@ A seed decides what is said, apart from what the broker's own answers put into i
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from time import monotonic
 from typing import Any
+from unittest.mock import patch
 
 from tidemark.broker.counters import COUNTED
 from tidemark.lab.fuzz.connections import (
     HostileClient,
     HostileConnection,
     HostileNeighbour,
+    HostileStranger,
     Said,
     ask,
     closed,
     pubend_of,
 )
 from tidemark.lab.fuzz.frame_maker import FrameMaker
+from tidemark.lab.fuzz.secured import (
+    CHANGES,
+    GOOD,
+    HOSTILE_HOST,
+    LITTLE,
+    NOBODY,
+    NeighbourProof,
+    SecuredFiles,
+    UserProof,
+    judge_little,
+    judge_neighbour_without_proof,
+    judge_nobody,
+    judge_stranger,
+)
 from tidemark.lab.fuzz.values import HostileValues
-from tidemark.lab.processes.broker_start import free_port
+from tidemark.lab.processes.broker_start import free_port, set_arguments
 from tidemark.lab.processes.process_harness import ManagedBroker, ProcessHarness
+from tidemark.wire.answers import ACCESS, PROPOSE_ACCESS
 
 #: The pubend of the broker, and the neighbours that the fuzzer plays. There are several of them because one
 #: that was refused is left alone for a while.
 PUBEND = "pa"
-#: Windows are soon full, so that hostile frames get to the code for that.
-SETTINGS = ("--set", "limits.window=4KiB")
+#: Windows are soon full, so that hostile frames get to the code for that. On a machine with much else to do a
+#: well-behaved client may not run for a while: nobody is given up for that.
+SETTINGS = ("--set", "limits.window=4KiB", "--set", "limits.silence=20m")
+PATIENT = ("--timeout", "1200", "--ping", "120")
 #: A broker that comes into the topology and leaves it while the others run.
 GUEST = '\n[brokers.guest]\nlisten = "127.0.0.1:13"\npubends = ["pguest"]\nparent = "a"\n'
 NEIGHBOURS = tuple(f"b{number}" for number in range(1, 13))
@@ -52,11 +73,11 @@ EVENTS_A_SECOND = 100
 LOOK_STEPS = 200
 CHANGE_STEPS = 1_100
 RESTART_STEPS = 6_000
-SETTLE_SECONDS = 60.0
+SETTLE_SECONDS = 600.0
 #: Lines of the broker's log that tell of an error that nobody has foreseen.
 UNFORESEEN = ("was not foreseen", "never retrieved", "Fatal error", "Exception in callback")
 #: Refusals by the core that were foreseen.
-FORESEEN = re.compile(r"^(WireError|TokenError|FrameError|NeighbourError)\(")
+FORESEEN = re.compile(r"^(AccessError|WireError|TokenError|FrameError|NeighbourError)\(")
 
 
 @dataclass(slots=True)
@@ -95,8 +116,10 @@ class FuzzReport:
 class Fuzzer:
     """One run, in a directory of its own."""
 
-    def __init__(self, directory: Path, seed: int) -> None:
+    def __init__(self, directory: Path, seed: int, *, is_secured: bool = False) -> None:
+        """`is_secured`: the broker has accounts, and neighbours prove that they have the overlay's key."""
         self._directory = directory
+        self._files = SecuredFiles(directory) if is_secured else None
         self.report = FuzzReport(seed)
         self._chance = Random(seed)
         self._said = Said()
@@ -111,7 +134,8 @@ class Fuzzer:
     ) -> FuzzReport:
         """Fuzz for so long, or for `steps_max` steps if that is shorter; the report says what came of it."""
         began = monotonic()
-        with ProcessHarness(self._directory) as harness:
+        login = self._files.environment if self._files is not None else {}
+        with patch.dict(os.environ, login), ProcessHarness(self._directory) as harness:
             broker = harness.placed_broker("a", self._topology())
             try:
                 self._fuzz(harness, broker, seconds, steps_max, restart_steps)
@@ -147,11 +171,11 @@ class Fuzzer:
         steps_max: int | None,
         restart_steps: int,
     ) -> None:
-        broker.start(*SETTINGS)
+        broker.start(*self._settings)
         publisher = harness.publisher(
-            PUBLISHER, broker.url, 10**9, "--pubend", PUBEND, "--rate", str(EVENTS_A_SECOND)
+            PUBLISHER, broker.url, 10**9, "--pubend", PUBEND, "--rate", str(EVENTS_A_SECOND), *PATIENT
         )
-        harness.subscriber(SUBSCRIBER, broker.url, "", "--pubends", PUBEND)
+        harness.subscriber(SUBSCRIBER, broker.url, "", "--pubends", PUBEND, *PATIENT)
         harness.subscribe()
         publisher.start()
         publisher.reached(1)
@@ -180,33 +204,63 @@ class Fuzzer:
         shared = _address(broker), values, FrameMaker(values), self._said
         self._connections = [HostileClient(f"evil-client-{number}", *shared) for number in range(CLIENTS)]
         self._connections += [HostileNeighbour(name, *shared) for name in NEIGHBOURS]
+        if self._files is not None:
+            self._connections += [HostileStranger(f"stranger-{number}", *shared) for number in range(CLIENTS)]
+            self._arm(broker.name)
+
+    def _arm(self, broker: str) -> None:
+        """Give each hostile connection its proof, or none, and hold what it hears against its rights."""
+        for number, each in enumerate(self._connections):
+            each.host = HOSTILE_HOST
+            if isinstance(each, HostileStranger):
+                each.judge = judge_stranger
+            elif isinstance(each, HostileClient):
+                user, each.judge = (NOBODY, judge_nobody) if number % 3 == 0 else (LITTLE, judge_little)
+                each.prove = partial(UserProof, user)
+            elif number % 4 == 0:
+                each.judge = judge_neighbour_without_proof
+            else:
+                each.prove = partial(NeighbourProof, each.who, broker)
+
+    @property
+    def _settings(self) -> list[str]:
+        more = self._files.settings if self._files is not None else {}
+        return [*SETTINGS, *set_arguments(more)]
+
+    def _ask(self, broker: ManagedBroker, what: str, **arguments: object) -> str:
+        proving = UserProof(GOOD) if self._files is not None else None
+        return ask(_address(broker), what, proving, **arguments)
 
     def _restart(self, broker: ManagedBroker) -> None:
         """Stop the broker in order, and start it on what the hostile frames have left on its disk."""
-        metrics = json.loads(ask(_address(broker), "metrics"))
+        metrics = json.loads(self._ask(broker, "metrics"))
         for name in COUNTED:
             self.report.counters[name] = self.report.counters.get(name, 0) + int(metrics[name])
         code = broker.stop()
         assert code == 0, f"the broker was told to stop, and ended with {code}: {broker.last_line}"
         closed(self._connections)
-        broker.start(*SETTINGS)
+        broker.start(*self._settings)
         self._numbers.clear()
         self.report.restarts += 1
 
     def _change(self, broker: ManagedBroker) -> None:
         """Take a broker into the topology, or out of it, as an administrator does."""
-        base = json.loads(ask(_address(broker), "overlay"))["version"]
+        if self._files is not None:
+            text = self._files.document(self._chance.choice(CHANGES))
+            version = json.loads(self._ask(broker, ACCESS.what))["version"]
+            self._ask(broker, PROPOSE_ACCESS.what, text=text, base=version)
+        base = json.loads(self._ask(broker, "overlay"))["version"]
         # Without its last keys, which are of one machine only.
         first, *others = (self._directory / "overlay.toml").read_text().split("\n[")
         head = "\n".join(line for line in first.splitlines() if not line.startswith(("data_dir", "http")))
         self._has_guest = not self._has_guest
         text = "\n[".join((head + "\n", *others)) + (GUEST if self._has_guest else "")
-        ask(_address(broker), "propose", text=text, base=base, force=True)
+        self._ask(broker, "propose", text=text, base=base, force=True)
 
     def _look(self, broker: ManagedBroker) -> None:
         """Raise AssertionError unless the broker runs, answers, and has kept its well-behaved clients."""
         assert broker.is_running, f"the broker has ended: {broker.last_line}"
-        there = json.loads(ask(_address(broker), "connections"))
+        there = json.loads(self._ask(broker, "connections"))
         for name in (PUBLISHER, SUBSCRIBER):
             found = [each["client"] for each in there if each["name"] == name]
             known = self._numbers.get(name)

@@ -131,11 +131,15 @@ def _like(leaf: Like, fields: FieldTypes) -> list[Clause]:
     if item is not None and item.kind is not Kind.STRING:
         return []
     pattern = Pattern.compile(leaf.pattern, leaf.escape)
-    if item is None or leaf.negated or not (pattern.is_exact or pattern.is_prefix):
+    if item is None or leaf.negated or not (pattern.prefix or pattern.is_exact or pattern.is_prefix):
         return _residual(leaf)
     assert isinstance(leaf.operand, FieldRef)
     exact: Constraint = OneOf(frozenset((pattern.prefix,)))
-    return box(leaf.operand.path, exact if pattern.is_exact else prefixed(pattern.prefix))
+    found = box(leaf.operand.path, exact if pattern.is_exact else prefixed(pattern.prefix))
+    if pattern.is_exact or pattern.is_prefix:
+        return found
+    # Its prefix leads to it, and the whole of it is held against the events that have the prefix.
+    return [Clause(each.constraints, (leaf,)) for each in found]
 
 
 def _known(leaf: Node, wanted: bool = True) -> list[Clause]:

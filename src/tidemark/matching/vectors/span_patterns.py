@@ -6,6 +6,7 @@ piece in the body are found at once, by array comparisons, and each row then tak
 That looks at the whole body for each piece, so it is done for the first few pieces only; the rows that have
 all of these are then searched for the others one by one, each from where the piece before it ended. So the
 time is linear in the bytes, however many pieces there are.
+Of a few rows each is searched by itself from the beginning, since array operations would take longer.
 A pattern with `_` counts characters, not bytes: rows are chosen by its literal ends with arrays, and the rows
 that remain are decoded and matched one by one, each distinct value once.
 """
@@ -24,6 +25,8 @@ from tidemark.message.batches.columns import Bools, Bytes, Ints, Spans
 DENSE_BYTES_MAX = 4
 #: Pieces that are looked for in the whole body; rows are searched for the pieces after them one by one.
 DENSE_PIECES_MAX = 4
+#: Up to so many rows are searched one by one.
+FEW_ROWS = 4
 #: If more bytes than this had to be compared at those places, rows are searched one by one in linear time.
 SEARCH_BYTES_MAX = 1 << 24
 
@@ -44,6 +47,8 @@ class SpanPattern:
 
     def matches(self, spans: Spans, wanted: Bools | None = None) -> Bools:
         """spans[row] LIKE pattern -> matched[row]; arbitrary where not wanted."""
+        if len(spans) <= FEW_ROWS:
+            return np.array([self._matches_one(value) for value in spans.tolist()], np.bool_)
         if len(self._pieces) == 1 and not self._has_holes:
             return strings.equal(spans, self._prefix)
         matched = strings.starts_with(spans, self._prefix)
@@ -57,6 +62,23 @@ class SpanPattern:
             rest = strings.select(spans, rows)
             matched[rows] = self._match_each(rest) if self._has_holes else self._match_middle(rest)
         return matched
+
+    def _matches_one(self, value: bytes) -> bool:
+        first, last = self._pieces[0], self._pieces[-1]
+        if self._has_holes:
+            ends = value.startswith(self._prefix) and value.endswith(self._suffix)
+            return ends and self._pattern.matches(str(value, "utf-8"))
+        if len(self._pieces) == 1:
+            return value == first
+        at, stop = len(first), len(value) - len(last)
+        if at > stop or not value.startswith(first) or not value.endswith(last):
+            return False
+        for piece in self._pieces[1:-1]:
+            place = value.find(piece, at, stop)
+            if place < 0:
+                return False
+            at = place + len(piece)
+        return True
 
     def _match_middle(self, spans: Spans) -> Bools:
         """matched[row] by the pieces between the first and the last, which are known to match."""

@@ -2,8 +2,9 @@
 
 A window view has a row for every byte of a buffer: row `at` is the `width` bytes that start there. Fancy
 indexing of its rows copies whole stretches, not single bytes, so stretches of one length are copied at memory
-speed. Stretches of mixed lengths are copied one length at a time while there are few lengths, else one by
-one.
+speed; if they also lie at even distances, as in rows of one size, a strided view needs no index. Stretches of
+mixed lengths are copied one length at a time while there are few lengths, else byte by byte if they are
+short, and one by one if they are long.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from tidemark.message.batches.columns import Bytes, Ints, Spans
 
 #: More different lengths than this, and grouping by length costs more than it saves.
 _LENGTHS_MAX = 16
+#: Spans of more different lengths are copied byte by byte up to this mean length.
+_SHORT_BYTES_MAX = 16
 
 
 def windows(body: Bytes, width: int) -> Bytes:
@@ -24,15 +27,50 @@ def windows(body: Bytes, width: int) -> Bytes:
 def copy_spans(target: Bytes, at: Ints, spans: Spans) -> None:
     """Copy the bytes of each span to target[at[row] :]; the places in `target` do not overlap."""
     lengths = spans.lengths
+    if not len(lengths):
+        return
+    if (lengths == lengths[0]).all():
+        _copy_alike(target, at, spans, int(lengths[0]))
+        return
     distinct = np.unique(lengths)
     if len(distinct) > _LENGTHS_MAX:
-        _copy_one_by_one(target, at, spans)
+        is_short = int(lengths.sum()) <= _SHORT_BYTES_MAX * len(lengths)
+        (_copy_bytes if is_short else _copy_one_by_one)(target, at, spans)
         return
     for length in distinct.tolist():
         if length == 0:
             continue
-        rows = slice(None) if len(distinct) == 1 else lengths == length
+        rows = lengths == length
         windows(target, length)[at[rows]] = windows(spans.body, length)[spans.starts[rows]]
+
+
+def _copy_alike(target: Bytes, at: Ints, spans: Spans, length: int) -> None:
+    """Copy spans that all have this length."""
+    if length == 0:
+        return
+    even = _even_rows(spans.body, spans.starts, length)
+    source = windows(spans.body, length)[spans.starts] if even is None else even
+    into = _even_rows(target, at, length)
+    if into is None:
+        windows(target, length)[at] = source
+    else:
+        into[...] = source
+
+
+def _even_rows(body: Bytes, starts: Ints, length: int) -> Bytes | None:
+    """rows[row] is body[starts[row] :][:length]; None if the starts do not follow at one distance."""
+    distance = int(starts[1] - starts[0]) if len(starts) > 1 else length
+    if distance < length or not (np.diff(starts) == distance).all():
+        return None
+    return np.ndarray((len(starts), length), np.uint8, body, int(starts[0]), (distance, 1))
+
+
+def _copy_bytes(target: Bytes, at: Ints, spans: Spans) -> None:
+    """Copy byte by byte, with an index of each byte: for short spans that is less than the work for a row."""
+    lengths = spans.lengths
+    ends = np.cumsum(lengths)
+    within = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths)
+    target[np.repeat(at, lengths) + within] = spans.body[np.repeat(spans.starts, lengths) + within]
 
 
 def _copy_one_by_one(target: Bytes, at: Ints, spans: Spans) -> None:

@@ -105,6 +105,12 @@ class LimitsSection:
         2_000, "How many connections one address other than this machine's own may have.", least=1
     )
     subscriptions: int = setting(10_000, "How many subscriptions one connection may have at a time.", least=1)
+    scans: int = setting(
+        200,
+        "How many of them may have a selector that no index can find, such as a LIKE that begins with a "
+        "wildcard.",
+        least=0,
+    )
     topics: int = setting(10_000, "How many new topics one connection may declare.", least=1)
     questions: int = setting(
         1_000, "How many questions of administrators one connection may ask in a second.", least=1

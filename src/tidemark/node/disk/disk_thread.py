@@ -2,9 +2,11 @@
 
 Effects are carried out in the order in which they were put, but reads of the event logs wait for all others:
 publishers wait for appends and syncs. One read is carried out whenever nothing else is to be done, and after
-at most READ_AFTER other pieces of work. Effects that gather while a sync runs are carried out after it in one
-go, so group commit comes by itself. Each completion wakes the event loop; completions
-that the loop has not collected yet share one wake-up. After any error the thread carries out nothing more.
+at most READ_AFTER other pieces of work. While there is other work, the thread rests after a read for as long
+as the read took: it holds the interpreter lock, which the loop needs too. Effects that gather while a sync
+runs are carried out after it in one go, so group commit comes by itself. Each completion wakes the event
+loop; completions that the loop has not collected yet share one wake-up. After any error the thread carries
+out nothing more.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ from tidemark.errors import DiskFailedError, StorageError
 RETRY_SECONDS = 1.0
 #: How many pieces of other work may go before a read that waits.
 READ_AFTER = 16
+#: The longest pause between two reads while there is other work.
+PAUSE_SECONDS_MAX = 0.02
 #: Effects that nothing waits for but the one who asked: no effect that comes later counts on them.
 _READS = frozenset((FetchLog, ReadCache, ReadLog))
 
@@ -97,6 +101,8 @@ class DiskThread:
         #: thread uses these two
         self._reads: deque[Effect] = deque()
         self._since_read = 0
+        #: when the next read may begin, on the clock of perf_counter
+        self._next_read = 0.0
         #: callers of `reached` and of `call` that wait; only the loop uses these two and `_is_dead`
         self._marks: set[_Mark] = set()
         self._calls: set[asyncio.Future[Any]] = set()
@@ -213,7 +219,8 @@ class DiskThread:
                 if self._reads:
                     if self._since_read >= READ_AFTER:
                         self._read()
-                    return self._work.get_nowait()
+                    pause = self._next_read - perf_counter()
+                    return self._work.get(timeout=pause) if pause > 0 else self._work.get_nowait()
                 return self._work.get(timeout=RETRY_SECONDS if self._worker.is_waiting else None)
             except Empty:
                 if self._reads:
@@ -224,9 +231,12 @@ class DiskThread:
 
     def _read(self) -> None:
         """Carry out the read that has waited longest."""
+        began, is_busy = perf_counter(), self._since_read > 0
         self._since_read = 0
         self._carry_out(self._reads.popleft())
         self._since = None
+        ended = perf_counter()
+        self._next_read = ended + min(ended - began, PAUSE_SECONDS_MAX) if is_busy else 0.0
 
     def _read_all(self) -> None:
         while self._reads:

@@ -46,6 +46,7 @@ class Leaseholder:
         "key",
         "mail",
         "name",
+        "principal",
         "seconds",
         "ticket",
         "until",
@@ -57,6 +58,8 @@ class Leaseholder:
         #: the client's number in the runtime, which it keeps while it is away
         self.client = connection.client
         self.name = connection.name
+        #: who the client has proved to be; None while the broker is open
+        self.principal = connection.principal
         self.ticket = ticket
         #: where the client is called, the key that it is shown then, and how long it may be away
         self.key = ""
@@ -174,3 +177,8 @@ class Leaseholder:
         self._is_paused = False
         if self.connection is not None:
             self.connection.resume()
+
+    def charge(self, seconds: float) -> None:
+        """What was done for the client has used so much of the event loop's time."""
+        if self.connection is not None:
+            self.connection.charge(seconds)

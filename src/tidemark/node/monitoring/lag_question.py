@@ -80,3 +80,6 @@ class LagQuestion:
 
     def resume(self) -> None:
         """Nothing is read."""
+
+    def charge(self, seconds: float) -> None:
+        """It is the broker's own question."""

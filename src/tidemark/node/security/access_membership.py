@@ -13,7 +13,7 @@ from typing import Protocol
 
 from tidemark.access.document import AccessDocument
 from tidemark.access.rights import check_rights
-from tidemark.errors import AccessError, StaleAccessError, TidemarkError
+from tidemark.errors import StaleAccessError, TidemarkError
 from tidemark.node.logs import Log
 from tidemark.wire.limits import OVERLAY_VERSION_MAX
 from tidemark.wire.security.frames import Access
@@ -47,10 +47,21 @@ class SendAccess(Protocol):
 class AccessMembership:
     """The access document of one broker. Belongs to the node; the server and its connections read it."""
 
-    def __init__(self, document: AccessDocument, save: SaveDocument, adopt: AdoptDocument) -> None:
-        """`adopt` is called with each newer document once `save` has put it on disk."""
+    def __init__(
+        self,
+        document: AccessDocument,
+        save: SaveDocument,
+        adopt: AdoptDocument,
+        *,
+        has_role_tokens: bool = False,
+    ) -> None:
+        """`adopt` is called with each newer document once `save` has put it on disk.
+
+        `has_role_tokens`: bearer tokens bring roles.
+        """
         #: replaced as a whole, by `take`; everyone else only reads it
         self.document = document
+        self._has_role_tokens = has_role_tokens
         self._save = save
         self._adopt = adopt
         self._one_at_a_time = asyncio.Lock()
@@ -86,8 +97,7 @@ class AccessMembership:
             raise StaleAccessError(expected=base, actual=self.document.version)
         proposed = AccessDocument.parse(text, base + 1)
         check_rights(proposed)
-        if not any(role.administer for role in proposed.roles.values()):
-            raise AccessError("no role of the document administers: nobody could change it again")
+        proposed.check_administered(by_tokens=self._has_role_tokens)
         if (proposed.version, proposed.digest) == self._key:
             return self.document
         if base != self.document.version:

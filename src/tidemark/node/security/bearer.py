@@ -22,6 +22,8 @@ KEY = "security.bearer_keys"
 LEEWAY_SECONDS = 30
 SECRET_BYTES_MIN = 32
 ROLES_MAX = 100
+#: Claims that differ from token to token of one principal.
+_OF_ONE_TOKEN = frozenset(("auth_time", "exp", "iat", "jti", "nbf"))
 log = Log("bearer")
 _ASYMMETRIC = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 
@@ -97,7 +99,9 @@ class BearerKeys:
                 options={"require": ["exp", "sub"], "verify_aud": bool(self._audience)},
             )
             name = check_name(str(claims["sub"]))
-            return Principal(name, check_claims(claims), self._roles(claims)), float(claims["exp"])
+            # What every new token has anew says nothing of whose it is.
+            lasting = {key: value for key, value in claims.items() if key not in _OF_ONE_TOKEN}
+            return Principal(name, check_claims(lasting), self._roles(claims)), float(claims["exp"])
         except (jwt.PyJWTError, AccessError, ValueError, TypeError, KeyError) as error:
             raise LoginError(f"bearer token: {type(error).__name__}: {error}"[:200]) from None
 

@@ -206,6 +206,7 @@ class Introduction:
             return
         link.speak(version)
         link.name, link.client, link.lease, link.calling = holder.name, holder.client, holder, None
+        link.principal = holder.principal
         server.introduced(link)
         link.write(Welcome(server.name, server.incarnation, version, server.pubends))
         server.leases.arrived(holder, link)

@@ -129,6 +129,7 @@ def _document(config: Config, saved: AccessDocument | None) -> AccessDocument:
     try:
         document = AccessDocument.parse(Path(path).read_text(), OF_FILE)
         check_rights(document)
+        document.check_administered(by_tokens=bool(config.security.bearer_roles))
     except (OSError, UnicodeDecodeError, AccessError) as error:
         raise ConfigError(f"{path}: {error}", key="security.access") from None
     return document

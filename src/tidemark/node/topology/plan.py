@@ -44,6 +44,20 @@ class Step:
     #: brokers that have to be empty before the next step
     drained: tuple[str, ...] = ()
 
+    @property
+    def sentence(self) -> str:
+        """What is done, in words."""
+        match self.what:
+            case "add":
+                new = ", ".join(self.added)
+                return f"add what is new; start {new}" if new else "put the changes into force"
+            case "drain":
+                return f"drain {', '.join(self.drained)}, and wait until nobody needs them"
+            case "remove":
+                return "remove what is drained, and the links that nobody uses"
+            case _:
+                return "remove the links that nobody uses"
+
 
 def changes(before: Topology, after: Topology) -> list[Change]:
     """Returns the differences between two topologies: brokers, pubends, links and trees, each by name."""

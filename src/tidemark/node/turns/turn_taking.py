@@ -26,6 +26,7 @@ class TurnTaking(asyncio.BufferedProtocol):
     __slots__ = (
         "_account",
         "_decoder",
+        "_goes_first",
         "_is_away",
         "_is_closing",
         "_is_parked",
@@ -56,6 +57,8 @@ class TurnTaking(asyncio.BufferedProtocol):
         #: the steps that are taken for the first frame in `_unheard`, and the frame whose steps were taken
         self._steps: Steps | None = None
         self._prepared: Frame | None = None
+        #: the thread does steps for this connection before those of others that wait
+        self._goes_first = False
         #: a thread does a step, and this connection has been left out of the turns until it is done
         self._is_away = self._is_parked = False
         #: nothing is read, because the disk is behind or the broker stops
@@ -108,7 +111,7 @@ class TurnTaking(asyncio.BufferedProtocol):
                 return True
             if work is not None:
                 self._is_away = True
-                self._turns.run(work, self._back)
+                self._turns.run(work, self._back, is_first=self._goes_first)
                 return False
             if self._turns.clock() > until:
                 return False
@@ -121,6 +124,10 @@ class TurnTaking(asyncio.BufferedProtocol):
         if self._is_parked:
             self._is_parked = False
             self._turns.wait(self)
+
+    def charge(self, seconds: float) -> None:
+        """What was done for this connection elsewhere has used so much of the event loop's time."""
+        self._account.used(seconds)
 
     @property
     def is_paused(self) -> bool:

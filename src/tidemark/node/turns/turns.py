@@ -8,7 +8,9 @@ rest of a pass belongs to connections that say little, to the completions of the
 
 A slice ends between two frames, and between two steps of what is done for a frame before it is handled
 (`broker.preparation`). Steps that take long are done on a thread; the connection waits for it, and the time
-that it took counts as the connection's.
+that it took counts as the connection's. The thread holds the interpreter lock while it works, and each time
+that the loop gives it up, for a socket say, the loop waits for it again. So the thread rests after each step
+for as long as the step took.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from time import perf_counter, thread_time
+from time import perf_counter, sleep, thread_time
 from typing import Protocol
 
 from tidemark.node.clock import Clock
@@ -31,6 +33,8 @@ TURN_SECONDS = 0.002
 SHARE = 4
 #: ... and this long at once.
 BURST_SECONDS = 0.002
+#: The longest rest of the thread that does long steps, after one of them.
+REST_SECONDS_MAX = 0.1
 #: Frames that a connection decodes for one slice.
 SLICE_FRAMES_MAX = 256
 
@@ -96,8 +100,9 @@ class Turns:
         self._is_due = False
         #: how often a connection began to wait; for metrics
         self.waits = 0
-        #: does the long steps, in the order in which connections ask for them; one of each at a time
+        #: does the long steps in `_works`, one of each connection at a time
         self._thread = ThreadPoolExecutor(1, "preparation")
+        self._works: deque[Callable[[], None]] = deque()
 
     def wait(self, connection: Waiting) -> None:
         """`connection` waits for its turn; it must not be waiting already."""
@@ -105,8 +110,11 @@ class Turns:
         self._waiting.append(connection)
         self._call()
 
-    def run(self, work: Callable[[], None], done: Callable[[float], None]) -> None:
-        """Do `work` on a thread, then call `done` on the loop with the seconds of processor time it took."""
+    def run(self, work: Callable[[], None], done: Callable[[float], None], *, is_first: bool = False) -> None:
+        """Do `work` on a thread, then call `done` on the loop with the seconds of processor time it took.
+
+        With `is_first` it goes before what waits for the thread.
+        """
 
         def timed() -> None:
             began = thread_time()
@@ -114,10 +122,13 @@ class Turns:
                 work()
             finally:
                 # The loop is closed when a broker ends while a thread is at work; nobody waits then.
+                took = thread_time() - began
                 with suppress(RuntimeError):
-                    self._loop.call_soon_threadsafe(done, thread_time() - began)
+                    self._loop.call_soon_threadsafe(done, took)
+                sleep(min(took, REST_SECONDS_MAX))
 
-        self._thread.submit(timed)
+        (self._works.appendleft if is_first else self._works.append)(timed)
+        self._thread.submit(lambda: self._works.popleft()())
 
     def close(self) -> None:
         """Begin no more work on the thread."""

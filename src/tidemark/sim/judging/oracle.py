@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.broker.overlay.routing import Routing
 from tidemark.sim.judging.ground_truth import ViolationError
+from tidemark.sim.judging.publishing_rates import PublishingRates
 from tidemark.sim.world.subscriber import ConsumedPubend, Life, SimSubscriber
 from tidemark.ticks import RangeSet
 from tidemark.wire.frames import Deliver, Fetched, Gap, Knowledge, PeerFrame
@@ -51,6 +52,7 @@ class RunningChecks:
     #: bytes of events that came in answers, to those that waited for them and to those that did not
     needed_bytes: int = 0
     needless_bytes: int = 0
+    publishing: PublishingRates = field(default_factory=PublishingRates)
 
     def let_go(self, pubend: str, upto: int, wall: int) -> None:
         """A pubend releases history at the time of day `wall`.
@@ -143,13 +145,25 @@ class RunningChecks:
         self.needless_bytes += len(frame.batch.data) * (len(ticks) - needed) // len(ticks)
 
     def seen(self, access: SimAccess, machine: str, user: str, batch: EventBatch) -> None:
-        """Events go to a user: the document in force at the broker has to show every one of them."""
+        """Events go to a user: the document in force at the broker has to show every one of them.
+
+        Exactly the fields that the document hides may be missing.
+        """
+        assert self.world.shown_fields is not None
         for row, tick in enumerate(batch.ticks.tolist()):
             key = self.world.key_of(batch, row)
             if not access.is_shown(machine, user, key):
                 raise ViolationError(
                     f"{machine} shows {user} the event {key} at {tick}, which the access document "
                     f"{access.number(machine)} hides"
+                )
+            hidden = access.hidden(machine, user, key)
+            shape = batch.shapes[int(batch.prelude("shape")[row])]
+            lacking = self.world.shown_fields.lacking(shape.fingerprint)
+            if hidden != lacking:
+                raise ViolationError(
+                    f"{machine} shows {user} the event {key} without the fields {sorted(lacking)}; by the "
+                    f"access document {access.number(machine)}, {sorted(hidden)} are hidden fields"
                 )
 
     def told(self, wall: int, frame: Deliver | Gap) -> None:

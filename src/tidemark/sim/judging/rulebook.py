@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidemark.sim.judging.ground_truth import GroundTruth
 
@@ -39,6 +39,8 @@ class ReaderRole:
     read: Rules
     restrict: Rules
     deny: tuple[str, ...] = ()
+    #: topic pattern -> the fields that are hidden there
+    hide: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class Rulebook:
     #: users that are not here are unknown: they cannot connect
     readers: Mapping[str, Reader]
     publishers: tuple[str, ...]
+    #: what a publisher may publish a second: `publish_events` and `publish_bytes`, if they are bounded
+    quota: Mapping[str, int] = field(default_factory=dict)
 
     def text(self) -> str:
         """Returns the access document."""
@@ -65,13 +69,27 @@ class Rulebook:
             lines += [f"[roles.{name}]", f"subscribe = {_list(role.subscribe)}", 'durable = ["{user}.*"]']
             lines += [f'read."{pattern}" = {json.dumps(rule)}' for pattern, rule in role.read.items()]
             lines += [f'restrict."{pattern}" = {json.dumps(rule)}' for pattern, rule in role.restrict.items()]
+            lines += [f'hide."{pattern}" = {_list(names)}' for pattern, names in role.hide.items()]
             lines.append(f"deny.subscribe = {_list(role.deny)}")
         for name, reader in self.readers.items():
             lines += [f"[users.{name}]", f"roles = {_list(reader.roles)}"]
             lines.append(f"claims = {{ kind = {json.dumps(reader.kind)} }}")
         for name in self.publishers:
             lines += [f"[users.{name}]", 'roles = ["publisher"]']
+        if self.quota:
+            lines += ["[roles.publisher.quota]", *(f"{name} = {most}" for name, most in self.quota.items())]
         return "\n".join(lines) + "\n"
+
+    def hides(self, user: str, key: str, truth: GroundTruth) -> frozenset[str]:
+        """Returns the fields of an event that are hidden from a user."""
+        reader = self.readers.get(user)
+        names = (
+            names
+            for role in (reader.roles if reader is not None else ())
+            for pattern, names in self.roles[role].hide.items()
+            if truth.matches(pattern, "", key)
+        )
+        return frozenset(name for each in names for name in each)
 
     def shows(self, user: str, key: str, truth: GroundTruth) -> bool:
         """Whether a user may see an event."""

@@ -6,8 +6,10 @@ from typing import Any
 
 from tidemark.access.document import AccessDocument
 from tidemark.broker.access.access_control import AccessControl
+from tidemark.broker.access.quotas import Quotas
 from tidemark.broker.access.sight import Sight
 from tidemark.broker.hosting.catchup_streams import CatchupStreams
+from tidemark.broker.hosting.delivery import Delivery
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.message.batches.batch import EventBatch
 from tidemark.sim.swarm.bug import Bug, Patch
@@ -34,10 +36,8 @@ def _see_all_in_deep_catchup() -> list[Patch]:
         old.update(batch.ticks.tolist() if batch is not None else ())
         recalled(self, *arguments)
 
-    def careless(
-        self: Sight, subscription: HostedSubscription, pubend: str, base: int, batch: EventBatch
-    ) -> EventBatch | None:
-        return batch if old.issuperset(batch.ticks.tolist()) else of(self, subscription, pubend, base, batch)
+    def careless(self: Sight, subscription: HostedSubscription, batch: EventBatch) -> EventBatch | None:
+        return batch if old.issuperset(batch.ticks.tolist()) else of(self, subscription, batch)
 
     return [(CatchupStreams, "recalled", remember), (Sight, "of", careless)]
 
@@ -65,6 +65,21 @@ def _first_document_after_a_restart() -> list[Patch]:
 
 def _any_document_supersedes() -> list[Patch]:
     return [(AccessDocument, "supersedes", lambda self, other: self.digest != other.digest)]
+
+
+def _whole_events_in_catchup() -> list[Patch]:
+    tell = Delivery.tell
+
+    def careless(self: Delivery, subscription: HostedSubscription, *what: Any, is_late: bool = False) -> None:
+        hidden, subscription.hidden = subscription.hidden, () if is_late else subscription.hidden
+        tell(self, subscription, *what, is_late=is_late)
+        subscription.hidden = hidden
+
+    return [(Delivery, "tell", careless)]
+
+
+def _no_quota() -> list[Patch]:
+    return [(Quotas, "published", lambda *_: None)]
 
 
 HIDDEN = ("hides",)
@@ -98,6 +113,18 @@ FORGOTTEN_RULES = {
         "an older access document takes the place of a newer one",
         _any_document_supersedes,
         ("after the document",),
+        "access",
+    ),
+    "hidden-in-catchup": Bug(
+        "a field that is hidden is shown to a subscriber that catches up",
+        _whole_events_in_catchup,
+        ("are hidden fields",),
+        "access",
+    ),
+    "quota-forgotten": Bug(
+        "what a user publishes is not counted against its quota",
+        _no_quota,
+        ("faster than its quota",),
         "access",
     ),
 }

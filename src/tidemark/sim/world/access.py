@@ -7,6 +7,7 @@ once that is on its disk.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tidemark.access.document import AccessDocument
@@ -74,6 +75,15 @@ class SimAccess:
     def is_shown(self, machine: str, user: str, key: str) -> bool:
         """Whether a user may see an event, by the document in force at a machine."""
         return self._shows(self._in_force[machine], user, key)
+
+    def hidden(self, machine: str, user: str, key: str) -> frozenset[str]:
+        """Returns the fields of an event that are hidden from a user, by the document in force there."""
+        return self._rulebooks[self._in_force[machine].digest].hides(user, key, self._truth)
+
+    def quota(self, machine: str, user: str) -> Mapping[str, int]:
+        """Returns what a user may publish a second at a machine, by the document in force there."""
+        rulebook = self._rulebooks[self._in_force[machine].digest]
+        return rulebook.quota if user in rulebook.publishers else {}
 
     def number(self, machine: str) -> tuple[int, str]:
         """Returns version and digest of the document in force at a machine."""

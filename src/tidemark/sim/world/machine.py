@@ -40,6 +40,7 @@ from tidemark.broker.effects import (
     Stimulus,
     Woken,
 )
+from tidemark.broker.hearing import may_settle_later
 from tidemark.broker.overlay.layout import Layout
 from tidemark.errors import DamagedError, DiskFailedError, DiskFullError
 from tidemark.message.batches.batch import EventBatch
@@ -47,7 +48,7 @@ from tidemark.message.registry import Registry
 from tidemark.sim.world.disk_thread import SimDiskThread
 from tidemark.sim.world.engine import Engine
 from tidemark.ticks import Range
-from tidemark.wire.frames import ClientFrame, PeerFrame
+from tidemark.wire.frames import ClientFrame, PeerFrame, Publish
 
 if TYPE_CHECKING:
     from tidemark.sim.world.world import World
@@ -75,6 +76,7 @@ class Machine:
             self._disk_failed,
             is_cached=world.plan.cache_bytes_max > 0,
             pfs_group_bits=world.plan.pfs_group_bits,
+            os_pubends=tuple(world.plan.pubends) if world.plan.is_durable_once_written else (),
         )
         self.life = 0
         self.broker: Broker | None = None
@@ -101,6 +103,8 @@ class Machine:
         self._in_force = self.document
         # A generator of its own: what is drawn from it leaves the rest of the world unchanged.
         self._access_chance = Random(f"access at {name}, {world.seed}")
+        #: client that has published more than its quota -> what it has said since, which is not read yet
+        self._unread: dict[int, deque[ClientFrameReceived]] = {}
 
     def start(self) -> None:
         """Start a new life of the broker from its disk; try again later if the disk is full or fails."""
@@ -124,8 +128,7 @@ class Machine:
         config: BrokerConfig = self._world.config_of(self.name, incarnation)
         if self._world.access is not None and self.document is not None:
             config = replace(config, access=self.document)
-            self._in_force = self.document
-            self._world.access.goes_by(self.name, self.document)
+            self._goes_by(self.document)
         self.registry = Registry()
         self.broker = Broker(config, self.registry, recovered)
         self._world.started(self)
@@ -172,6 +175,7 @@ class Machine:
         self._came_up.clear()
         self._heard_up.clear()
         self._held.clear()
+        self._unread.clear()
         self._paused_until = 0
         self._unsynced.clear()
         clients, self._clients = self._clients, set()
@@ -215,7 +219,10 @@ class Machine:
 
         def go_on() -> None:
             while self.life == life and self._held and self._engine.now >= self._paused_until:
-                self._handle(self._held.popleft())
+                together = [self._held.popleft()]
+                while self._held and may_settle_later(together[-1]) and may_settle_later(self._held[0]):
+                    together.append(self._held.popleft())
+                self._handle(*together)
 
         self._engine.at(self._paused_until, go_on)
 
@@ -263,8 +270,13 @@ class Machine:
     def client_gone(self, client: int) -> None:
         """A client's connection is gone."""
         if client in self._clients:
-            self._clients.discard(client)
+            self._forget(client)
             self._give(ClientGone(client))
+
+    def _forget(self, client: int) -> None:
+        """Nothing goes to a client any more, and nothing that it has said is read."""
+        self._clients.discard(client)
+        self._unread.pop(client, None)
 
     def _give(self, stimulus: Stimulus) -> None:
         if self.broker is None:
@@ -274,31 +286,87 @@ class Machine:
         else:
             self._handle(stimulus)
 
-    def _handle(self, stimulus: Stimulus) -> None:
+    def _handle(self, *stimuli: Stimulus) -> None:
+        """Have the broker handle one stimulus, or several that it may hear before it settles."""
+        assert self.broker is not None
+        life, trace, now = self.life, self._world.trace, self._engine.now
+        effects: list[Effect] = []
+        heard = 0
+        for stimulus in stimuli:
+            known = self._noted(stimulus)
+            if known is None:
+                continue
+            if trace is not None:
+                trace.told(now, self.name, known)
+            effects += self.broker.hear(known, now, now + self.skew)
+            heard += 1
+        if not heard:
+            return
+        for effect in effects + self.broker.settle():
+            if trace is not None:
+                trace.did(now, self.name, effect)
+            if self.life == life:
+                self._carry_out(effect)
+        if self.life == life:
+            self._schedule_wake()
+
+    def _noted(self, stimulus: Stimulus) -> Stimulus | None:
+        """Note what the world has to know of a stimulus; return it as the broker gets it, None if never."""
         assert self.broker is not None
         if isinstance(stimulus, LinkUp):
             self._heard_up[stimulus.peer] = self._heard_up.get(stimulus.peer, 0) + 1
         elif isinstance(stimulus, AccessChanged) and self._world.access is not None:
             assert stimulus.document is not None
-            self._in_force = stimulus.document
-            self._world.access.goes_by(self.name, stimulus.document)
+            self._goes_by(stimulus.document)
         elif isinstance(stimulus, ClientCame):
-            known = self._logged_in(stimulus)
-            if known is None:
-                return
-            stimulus = known
+            return self._logged_in(stimulus)
+        elif isinstance(stimulus, ClientFrameReceived) and isinstance(stimulus.frame, Publish):
+            if self._has_to_wait(stimulus):
+                return None
+            self._world.publishes(self.name, stimulus.client, stimulus.frame)
+        elif isinstance(stimulus, ClientFrameReceived) and stimulus.client in self._unread:
+            self._unread[stimulus.client].append(stimulus)
+            return None
         elif isinstance(stimulus, PeerFrameReceived):
             self._world.checks.heard(self.broker, stimulus.peer, stimulus.frame)
-        life, trace = self.life, self._world.trace
-        if trace is not None:
-            trace.told(self._engine.now, self.name, stimulus)
-        for effect in self.broker.handle(stimulus, self._engine.now, self._engine.now + self.skew):
-            if trace is not None:
-                trace.did(self._engine.now, self.name, effect)
-            if self.life == life:
-                self._carry_out(effect)
-        if self.life == life:
-            self._schedule_wake()
+        return stimulus
+
+    def _goes_by(self, document: AccessDocument) -> None:
+        assert self._world.access is not None
+        self._in_force = document
+        self._world.access.goes_by(self.name, document)
+        self._world.checks.publishing.begin(self.name)
+
+    def _has_to_wait(self, said: ClientFrameReceived) -> bool:
+        """Whether a client publishes more than its quota: it is not read until it may, as in a real node."""
+        assert self.broker is not None
+        if said.client not in self._unread:
+            wait = self.broker.publish_wait(said.client, self._engine.now)
+            if not wait:
+                return False
+            self.broker.counters["quota_waits"] += 1
+            self._unread[said.client] = deque()
+            self._read_after(wait, said.client)
+        self._unread[said.client].append(said)
+        return True
+
+    def _read_after(self, wait: int, client: int) -> None:
+        life = self.life
+
+        def read() -> None:
+            if self.life != life or client not in self._unread:
+                return
+            assert self.broker is not None
+            # A process that stands still reads nothing, and what it holds comes after what is unread.
+            left = max(0, self._paused_until - self._engine.now) or int(bool(self._held))
+            left = left or self.broker.publish_wait(client, self._engine.now)
+            if left:
+                self._read_after(left, client)
+                return
+            for each in self._unread.pop(client):
+                self._give(each)
+
+        self._engine.after(wait, read)
 
     def _logged_in(self, came: ClientCame) -> ClientCame | None:
         """Returns who came, by the document that the broker goes by; None for an unknown user, who leaves."""
@@ -340,7 +408,7 @@ class Machine:
             case RefuseClient(client, _, _, "access"):
                 # Nothing more reaches the client, whatever the broker says before it knows that it is gone.
                 if client in self._clients:
-                    self._clients.discard(client)
+                    self._forget(client)
                     self._world.connection_lost(client)
                     life = self.life
                     self._engine.after(1, lambda: self._gone(client, life))

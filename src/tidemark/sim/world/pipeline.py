@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 RETRY_US = 200_000
 FETCH_BYTES = 2_000
+#: With one in so many fetches the pipeline asks the pubend to let go what the archive has, as for an erasure,
+#: in worlds where history may be released before everybody has consumed it.
+DISMISSED_EVERY = 7
 
 
 @dataclass
@@ -169,6 +172,8 @@ class Pipeline:
         kept.upto = frame.upto
         token = CheckpointToken({frame.pubend: kept.upto})
         self._say(name, Ask(1, "archived", json.dumps({"token": token.text()})))
+        if self._world.plan.is_early and self._fetches % DISMISSED_EVERY == 0:
+            self._say(name, Ask(2, "let_go", json.dumps({"token": token.text()})))
         rest = self._chance.choice((1_000, 50_000))
         self._world.engine.after(rest, partial(self._fetch, frame.pubend, self._life))
 

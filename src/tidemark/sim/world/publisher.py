@@ -59,6 +59,8 @@ class SimPublisher:
                 "kind": self.chance.choice("abcd"),
                 "n": self.chance.randrange(100),
             }
+            if self.world.shown_fields is not None:
+                event["secret"] = self._sequence * 37 % 100
             topic = self.chance.choice(self.topics)
             validity = self.chance.choice(self.validities)
             message = self.world.ground_truth.add(topic, event, validity)

@@ -12,9 +12,9 @@ from tidemark.broker.config import BrokerConfig
 from tidemark.broker.effects import DrainNotice, RecoveredPubend
 from tidemark.broker.overlay.layout import Layout, pair
 from tidemark.message.batches.batch import EventBatch
-from tidemark.message.schema import Schema
 from tidemark.sim.judging.ground_truth import GroundTruth, ViolationError
 from tidemark.sim.judging.oracle import RunningChecks
+from tidemark.sim.judging.shown_fields import ShownFields, schema_without
 from tidemark.sim.swarm.plan import SECOND, WorldPlan
 from tidemark.sim.world.access import SimAccess
 from tidemark.sim.world.engine import Engine
@@ -26,7 +26,7 @@ from tidemark.sim.world.subscriber import Life, SimSubscriber
 from tidemark.sim.world.topic_keeper import SCHEMAS, TopicKeeper
 from tidemark.sim.world.trace import Trace
 from tidemark.ticks import Range, RangeSet
-from tidemark.wire.frames import ClientFrame, Deliver, Fetch, Gap, Knowledge, PeerFrame, Refused
+from tidemark.wire.frames import ClientFrame, Deliver, Fetch, Gap, Knowledge, PeerFrame, Publish, Refused
 
 START = 1_000_000 * SECOND
 #: A broker notices within this many microseconds that a client is gone.
@@ -49,9 +49,12 @@ class World:
         self.seed = seed
         self.chance = Random(seed)
         self.engine = Engine(START)
-        self.schema = Schema.parse("[key: string, kind: string, n: int]")
+        #: what events look like where fields may be hidden; None while brokers are open
+        self.shown_fields = None if plan.rulebook is None else ShownFields()
+        self.schema = schema_without(("secret",) if plan.rulebook is None else ())
+        schemas = (*SCHEMAS, *(self.shown_fields.schemas if self.shown_fields else (self.schema,)))
         #: fingerprint of a schema -> what reads the key of its events
-        self._key = {each.fingerprint: each.accessor("key") for each in (self.schema, *SCHEMAS)}
+        self._key = {each.fingerprint: each.accessor("key") for each in schemas}
         self.topics = plan.topics
         self.ground_truth = GroundTruth(self.schema)
         for pubend in plan.pubends:
@@ -265,6 +268,13 @@ class World:
 
         self.engine.after(200, arrive)
 
+    def publishes(self, name: str, client: int, frame: Publish) -> None:
+        """A broker takes a batch; ViolationError if the user has a quota, and had to wait longer."""
+        if self.access is not None:
+            user, amount = self._users[client], (frame.batch.count, len(frame.batch.data))
+            quota = self.access.quota(name, user)
+            self.checks.publishing.take(name, user, self.engine.now, amount, quota)
+
     def to_client(self, client: int, frame: ClientFrame) -> None:
         """Send a frame from a broker to a client; deliveries and gaps are checked on the way."""
         if isinstance(frame, Deliver | Gap) and client in self._clients:
@@ -337,6 +347,14 @@ class World:
         """Returns the key of an event, which identifies it in the whole world."""
         shape = batch.shapes[int(batch.prelude("shape")[row])]
         return str(self._key[shape.fingerprint](batch.message(row)))
+
+    def is_as_published(self, batch: EventBatch, row: int) -> bool:
+        """Whether an event is what its publisher made, in all fields that are not hidden."""
+        published, message = self.ground_truth[self.key_of(batch, row)], batch.message(row)
+        if self.shown_fields is None:
+            return message == published.message
+        shape = batch.shapes[int(batch.prelude("shape")[row])]
+        return self.shown_fields.is_of(published.event, shape.fingerprint, message)
 
     def logged(self, pubend: str, batch: EventBatch) -> None:
         """Record that these events are durable."""

@@ -27,14 +27,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from threading import RLock
 from types import TracebackType
 from typing import Any
 
-from tidemark.errors import DamagedError, NotConnectedError
+from tidemark.errors import DamagedError, NotConnectedError, RefusedError
 from tidemark.spark.archive.compaction import ArchiveRetention, Maintenance
 from tidemark.spark.archive.layout import ArchiveLayout, fields_of
 from tidemark.spark.archive.part import PartResult, divided_backlog, merged_results, run_part, run_part_alone
@@ -68,7 +68,7 @@ from tidemark.spark.locations import Place, folder_at
 from tidemark.spark.round_log import Diary, RoundNote
 from tidemark.spark.stores.hold import hold
 from tidemark.ticks import TICK_MIN, CheckpointToken
-from tidemark.wire.answers import TopicStatus
+from tidemark.wire.answers import LET_GO, TopicStatus
 
 #: About how much a round reads that runs in the driver.
 SMALL_ROUND_BYTES_MAX = 64 << 20
@@ -100,6 +100,8 @@ class Archive:
         self._brokers = ArchiveBrokers(urls_of(broker))
         self._sessions = sessions
         self._retain = retain or ArchiveRetention()
+        #: pubend -> the tick up to which events were erased: brokers are asked to let go what they hold of it
+        self.erased: Mapping[str, int] = {}
         #: held by whoever commits to the tables or replaces the state: batches and maintenance, each in a
         #: thread of its own
         self.commits: AbstractContextManager[Any] = RLock()
@@ -281,6 +283,7 @@ class Archive:
                 behind.setdefault(each.broker, {})[each.pubend] = covered
         for url, token in behind.items():
             self._brokers.client(url).ask("archived", token=CheckpointToken(token).text())
+        let_go(self._brokers, pubends, self.erased)
 
     def _opened(self) -> tuple[dict[str, ArchiveTable], ArchiveState]:
         """The tables, mended after a crash, and the state, which is rebuilt from the tables if it is lost."""
@@ -317,6 +320,24 @@ class Archive:
             removed = remove_strays(table.folder, table.files(), self.state.batch)
             if removed:
                 _log.warning("%s: removed %d files of a round that was interrupted", table.folder, removed)
+
+
+def let_go(brokers: ArchiveBrokers, pubends: Sequence[HostedPubend], upto: Mapping[str, int]) -> None:
+    """Ask brokers to let go what they hold up to these ticks of pubends, since the archive has it.
+
+    A broker that is too old for the question goes on holding it.
+    """
+    asked: dict[str, dict[str, int]] = {}
+    for each in pubends:
+        held = each.lost is None or each.lost < upto.get(each.pubend, TICK_MIN)
+        if each.pubend in upto and held and each.archived is not None:
+            asked.setdefault(each.broker, {})[each.pubend] = upto[each.pubend]
+    for url, token in asked.items():
+        try:
+            brokers.client(url).ask(LET_GO, token=CheckpointToken(token).text())
+        except RefusedError as error:
+            if error.code != "unknown":
+                raise
 
 
 def _run_on_spark(parts: Sequence[RoundPart], sessions: SessionLender) -> list[PartResult]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -85,6 +85,8 @@ class MaintainedArchive(Protocol):
 
     path: Folder
     state: ArchiveState
+    #: pubend -> the tick up to which events were erased
+    erased: Mapping[str, int]
     #: held by whoever commits to a table or replaces the state
     commits: AbstractContextManager[Any]
 

@@ -25,9 +25,9 @@ from tidemark.spark.sink.staging import BatchRecord, StagedFile, Staging, in_ord
 from tidemark.wire import rendezvous
 from tidemark.wire.answers import TopicStatus
 
-#: Batches of at most `row_encoder.PUBLISH_BYTES` that are published together; a client has room for all of
-#: them.
-GROUP_BATCHES = 8
+#: Batches of at most `row_encoder.PUBLISH_BYTES` that are published together, and sent again together if the
+#: broker is lost meanwhile; two groups are in memory.
+GROUP_BATCHES = 32
 
 
 class RecordPublisher(Protocol):

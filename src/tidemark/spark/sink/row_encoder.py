@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Events are published in batches of about this size.
 PUBLISH_BYTES = 2 << 20
+#: What an event takes beside its values, about: tick, end, prelude, and a header of a few fields.
+_ROW_BYTES = 64
 
 
 def check_fit(columns: pa.Schema, schema: Schema, topic: str, key: str | None) -> None:
@@ -60,7 +62,9 @@ class RowEncoder:
     def encoded(self, records: Iterable[pa.RecordBatch]) -> Iterator[EventBatch]:
         """The rows as event batches, each of a size to publish and of one topic."""
         for whole in records:
-            step = max(1, whole.num_rows * PUBLISH_BYTES // max(1, whole.nbytes))
+            # Of equal size, and each small enough to be published as it is.
+            parts = -(-(whole.nbytes + _ROW_BYTES * whole.num_rows) // PUBLISH_BYTES)
+            step = max(1, -(-whole.num_rows // max(1, parts)))
             for first in range(0, whole.num_rows, step):
                 yield from self._encoded(whole.slice(first, step))
 

@@ -1,18 +1,19 @@
 """Asking for an erasure: what is meant is noted, and the process that writes the archive does it.
 
 If no process writes the archive, it is done here. Either way everything that brokers have now is archived
-first, so that the erasure covers it; what brokers still hold in their logs goes when they release it.
+first, so that the erasure covers it. Then brokers are asked to let go what they hold up to there: whoever
+still lacks it gets it from the archive, where the erased events are silence.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tidemark.errors import ConfigError
-from tidemark.spark.archive.archive import Archive
+from tidemark.spark.archive.archive import Archive, let_go
 from tidemark.spark.archive.state import load_topics
 from tidemark.spark.archive.status import writing_process
 from tidemark.spark.connections import ArchiveBrokers, urls_of
@@ -20,10 +21,11 @@ from tidemark.spark.engine.tasks import SessionLender
 from tidemark.spark.locations import Place, check_archive
 from tidemark.spark.upkeep.erasing import erase_pending
 from tidemark.spark.upkeep.erasure import ErasedEvents, Erasure, load_erasures, new_erasure, save_erasure
-from tidemark.ticks import TICK_MIN
 
 #: How often it is looked whether the process that writes the archive has done it.
 LOOK_SECONDS = 0.5
+#: How often brokers are asked to let go before what they hold is reported.
+LOOKS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class ErasureReport:
     """What became of an erasure."""
 
     erasure: Erasure
-    #: pubend -> the tick up to which its broker still holds events in its log, some of which may be meant
+    #: pubend -> the tick up to which its broker still tells events, some of which may be meant
     held: dict[str, int]
 
     def to_json(self) -> dict[str, Any]:
@@ -76,12 +78,32 @@ def erase(
     found = _now(path, erasure)
     while found.stage == "asked" and sleep(LOOK_SECONDS):
         found = _now(path, erasure)
-    held = {
-        each.pubend: upto[each.pubend]
-        for each in hosted
-        if each.pubend in upto and upto[each.pubend] > (TICK_MIN if each.lost is None else each.lost)
-    }
-    return ErasureReport(found, held)
+    if found.stage == "asked":
+        return ErasureReport(found, upto)
+    return ErasureReport(found, _let_go(broker, upto, sleep))
+
+
+def _let_go(
+    broker: str | Sequence[str], upto: Mapping[str, int], sleep: Callable[[float], bool]
+) -> dict[str, int]:
+    """Ask brokers to let go what they hold; returns what they have not let go when `sleep` returns False.
+
+    A subscriber that is connected and has not taken an event yet is waited for.
+    """
+    brokers = ArchiveBrokers(urls_of(broker))
+    try:
+        for _ in range(LOOKS_MAX):
+            let_go(brokers, brokers.pubends(), upto)
+            held = {
+                each.pubend: upto[each.pubend]
+                for each in brokers.pubends()
+                if each.pubend in upto and (each.lost is None or each.lost < upto[each.pubend])
+            }
+            if not held or not sleep(LOOK_SECONDS):
+                break
+        return held
+    finally:
+        brokers.close()
 
 
 def _now(path: Place, erasure: Erasure) -> Erasure:

@@ -53,15 +53,23 @@ class EraseTask:
 
 
 def erase_pending(archive: MaintainedArchive, sessions: SessionLender | None) -> list[Erasure]:
-    """Do all erasures that can be done now; returns those that were completed."""
+    """Do all erasures that can be done now; returns those that were completed.
+
+    From then on the archive asks brokers to let go what they hold of the time that an erasure is about.
+    """
     done = []
+    erased: dict[str, int] = {}
     for erasure in load_erasures(archive.path):
         covered = archive.state.covered
         if erasure.stage == "asked":
-            if all(covered.get(pubend, TICK_MIN) >= upto for pubend, upto in erasure.upto.items()):
-                done.append(erase_from(archive, erasure, sessions))
+            if not all(covered.get(pubend, TICK_MIN) >= upto for pubend, upto in erasure.upto.items()):
+                continue
+            done.append(erase_from(archive, erasure, sessions))
         elif erasure.stage == "erased" and (erasure.erased_at or 0) + GRACE_SECONDS <= time.time():
             _remove_files(archive, erasure)
+        for pubend, upto in erasure.upto.items():
+            erased[pubend] = max(upto, erased.get(pubend, upto))
+    archive.erased = erased
     return done
 
 

@@ -7,6 +7,7 @@ published last; nobody comes back under such a name once its client has ended.
 
 from __future__ import annotations
 
+from itertools import chain
 from struct import Struct
 from typing import NamedTuple
 
@@ -120,10 +121,14 @@ class Publishers:
         moves := count u32 | (place among the names u32 | number i64 | bytes of `to` u16 | to) ...; or nothing
         """
         entries = self.as_dict()
-        names = [name.encode() for name in entries]
-        events = np.array(list(entries.values()), "<i8").reshape(-1, 2)
-        lengths = np.array([len(name) for name in names], "<u2")
-        pieces = [_HEAD.pack(covered, len(names)), events.T.tobytes(), lengths.tobytes(), b"".join(names)]
+        # All at once: there may be a hundred thousand, and publishers wait meanwhile.
+        names, count = "".join(entries).encode(), len(entries)
+        sizes = (
+            map(len, entries) if len(names) == sum(map(len, entries)) else (len(n.encode()) for n in entries)
+        )
+        lengths = np.fromiter(sizes, "<u2", count)
+        events = np.fromiter(chain.from_iterable(entries.values()), "<i8", 2 * count).reshape(count, 2)
+        pieces = [_HEAD.pack(covered, count), events.T.tobytes(), lengths.tobytes(), names]
         if self._moves:
             pieces.append(_MOVES_HEAD.pack(len(self._moves)))
             for place, name in enumerate(entries):

@@ -45,6 +45,8 @@ from tidemark.storage.log.writer import VolumeWriter
 PENDING_BYTES_MAX = 128 << 20
 #: How many bytes `read_some` returns unless told otherwise.
 READ_BYTES = 1 << 20
+#: How many records it returns unless it is told that there is no bound.
+READ_RECORDS = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,11 +309,14 @@ class LogVolume:
     ) -> RecordsRead:
         """Returns the records of these indexes, both ends included, as many as fit in `bytes_max`.
 
-        It returns at least one record, unless all of them are damaged.
+        With such a bound there are READ_RECORDS at the most: small ones take as long as large ones. It
+        returns at least one record, unless all of them are damaged.
         """
         log = self._stream(stream)
         assert log.chopped < first
         assert last < log.next
+        if bytes_max is not None:
+            last = min(last, first + READ_RECORDS - 1)
         rows = log.between(first, last)
         if bytes_max is not None and rows.size:
             fit = max(1, int(rows.lengths.cumsum(dtype=np.int64).searchsorted(bytes_max, "right")))

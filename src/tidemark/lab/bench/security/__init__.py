@@ -1,1 +1,1 @@
-"""What security costs: TLS, a rule for each of many principals, and logins with wrong passwords."""
+"""What security costs: TLS, a rule for each of many principals, and somebody who tries passwords."""

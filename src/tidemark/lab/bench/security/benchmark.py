@@ -4,9 +4,6 @@ Four brokers run at once and are measured in turns, so that they meet the same m
 one with TLS, one with accounts, and one with both. At each, as many clients subscribe. Those of a broker with
 accounts log in, and see what the rule of their role shows each of them; those of an open one write the same
 condition into their selectors. Everybody must get exactly the events that are its own, in order.
-
-Then somebody tries wrong passwords at the broker with accounts, and it is measured what a client that is
-connected notices.
 """
 
 from __future__ import annotations
@@ -15,8 +12,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median, quantiles
-from time import sleep
+from statistics import median
 
 from tidemark.lab.bench.processes.harness import BenchBroker, BenchTestbed, WorkerProcess
 from tidemark.lab.bench.report import Goal, Measurement, Section
@@ -26,7 +22,6 @@ from tidemark.node.security.login import make_verifier
 
 RULES_TIMES = 1.05
 TLS_TIMES = 1.6
-GUESSING_TIMES = 2.0
 PASSWORD = "a password of the benchmark"
 BATCH_EVENTS = 100
 RATE = 100.0
@@ -48,12 +43,11 @@ class SecurityEffort:
     delivered: int
     published: int
     timed: int
-    wrong_logins: int
 
 
-FULL = SecurityEffort(1_000, 9, 2_000, 20_000, 200, 100_000)
-QUICK = SecurityEffort(100, 3, 10_000, 20_000, 50, 2_000)
-TINY = SecurityEffort(10, 1, 100, 100, 5, 30)
+FULL = SecurityEffort(1_000, 9, 2_000, 20_000, 200)
+QUICK = SecurityEffort(100, 3, 10_000, 20_000, 50)
+TINY = SecurityEffort(10, 1, 100, 100, 5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +68,7 @@ WAYS = (
 
 
 @dataclass(slots=True)
-class _Side:
+class Side:
     """A broker with its clients, and what was measured of it in each round."""
 
     broker: BenchBroker
@@ -87,18 +81,18 @@ class _Side:
 def sections(effort: SecurityEffort) -> Iterator[Section]:
     """Yields the sections; AssertionError when somebody gets anything but its own events."""
     with BenchTestbed() as testbed:
-        files = _files(testbed.path, effort.principals)
-        sides = {way.name: _side(testbed, way, files, effort) for way in WAYS}
+        files = make_files(testbed.path, effort.principals)
+        sides = {way.name: side_of(testbed, way, files, effort.principals) for way in WAYS}
         for number in range(effort.rounds + 1):
             for side in sides.values():
                 _round(side, effort, is_counted=number > 0)
         yield Section(
             f"{effort.principals:,} principals, each with a rule of its own", [*_compared(sides)], notes=NOTES
         )
-        yield Section("wrong passwords", [*_guessed(testbed, sides["rules"], effort)])
 
 
-def _side(testbed: BenchTestbed, way: Way, files: dict[str, str], effort: SecurityEffort) -> _Side:
+def side_of(testbed: BenchTestbed, way: Way, files: dict[str, str], principals: int) -> Side:
+    """Start a broker, and connect so many users to it."""
     settings: dict[str, str] = {}
     if way.has_rules:
         settings |= {"security.mode": "accounts", "security.access": files["access"]}
@@ -108,12 +102,12 @@ def _side(testbed: BenchTestbed, way: Way, files: dict[str, str], effort: Securi
     url = broker.url.replace("tidemark://", "tidemark+tls://") if way.has_tls else broker.url
     login = {"password": PASSWORD} if way.has_rules else {}
     tls = {"ca": files["ca"]} if way.has_tls else {}
-    clients = testbed.worker("principals", url=url, principals=effort.principals, **login, **tls)
+    clients = testbed.worker("principals", url=url, principals=principals, **login, **tls)
     clients.wait(COMING_SECONDS_MAX)
-    return _Side(broker, clients, [], [], [])
+    return Side(broker, clients, [], [], [])
 
 
-def _round(side: _Side, effort: SecurityEffort, *, is_counted: bool) -> None:
+def _round(side: Side, effort: SecurityEffort, *, is_counted: bool) -> None:
     cpu = side.broker.cpu_seconds
     deliveries = side.clients.ask("burst", events=effort.delivered, batch=BATCH_EVENTS)
     delivered = side.broker.cpu_seconds
@@ -126,7 +120,7 @@ def _round(side: _Side, effort: SecurityEffort, *, is_counted: bool) -> None:
         side.latency += taken
 
 
-def _compared(sides: dict[str, _Side]) -> Iterator[Measurement]:
+def _compared(sides: dict[str, Side]) -> Iterator[Measurement]:
     base = sides["open"]
     yield Measurement("open", "fan-out, broker CPU", median(base.delivering) * 1e6, "s/million deliveries")
     yield Measurement("open", "publishing, broker CPU", median(base.publishing) * 1e6, "s/million events")
@@ -144,30 +138,7 @@ def _compared(sides: dict[str, _Side]) -> Iterator[Measurement]:
         yield Measurement(way.name, "latency, p50", median(side.latency) / median(base.latency), "times open")
 
 
-def _guessed(testbed: BenchTestbed, side: _Side, effort: SecurityEffort) -> Iterator[Measurement]:
-    """Measure a connected client alone, then until so many wrong logins have failed."""
-    guesser = testbed.worker("guessing", url=side.broker.url)
-    guesser.ask("failed")
-    alone = [each for _ in range(2) for each in side.clients.ask("latency", events=effort.timed, rate=RATE)]
-    guesser.ask("begin", logins=effort.wrong_logins)
-    beside: list[int] = []
-    while (failed := guesser.ask("failed")) < effort.wrong_logins:
-        beside += side.clients.ask("latency", events=effort.timed, rate=RATE)
-        sleep(0.01)
-    beside = beside or alone
-    case = f"{effort.wrong_logins:,} wrong logins"
-    before, after = _p99(alone), _p99(beside)
-    yield Measurement(case, "failed", float(failed), "logins")
-    yield Measurement(case, "latency alone, p99", before / 1e6, "ms")
-    yield Measurement(case, "latency beside, p99", after / 1e6, "ms")
-    yield Measurement(case, "latency, p99", after / before, "times alone", Goal("<=", GUESSING_TIMES))
-
-
-def _p99(nanoseconds: list[int]) -> float:
-    return quantiles(nanoseconds, n=100)[98]
-
-
-def _files(path: Path, principals: int) -> dict[str, str]:
+def make_files(path: Path, principals: int) -> dict[str, str]:
     """Write an access document with all users and a certificate; return where they are."""
     authority = make_authority()
     made = issue(authority, "bench", hosts=["127.0.0.1"], broker="bench")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -17,6 +18,8 @@ from tidemark.message.types import Atomic, Kind, Path, Tuple, path_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
+#: Types of columns of which it is remembered what they are like: batch after batch has the same ones.
+_TYPES_KEPT_MAX = 256
 _NARROW: dict[Kind, str] = {Kind.INT: "i4", Kind.FLOAT: "f4"}
 
 
@@ -70,6 +73,7 @@ _LIKE: dict[Kind, tuple[Kind, ...]] = {
 }
 
 
+@lru_cache(_TYPES_KEPT_MAX)
 def _is_like(source: pa.DataType, item: Atomic) -> bool:
     import pyarrow as pa
 
