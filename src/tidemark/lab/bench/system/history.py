@@ -23,6 +23,8 @@ KINDS = 100
 BATCH_EVENTS = 2_000
 #: Longer than the intervals at which the PFS and the tables are written.
 SETTLE_SECONDS = 3.0
+#: The longest that publishing a step of the history, or the return, may take.
+PATIENCE_SECONDS = 900.0
 NOTES = (
     "memory: the resident set, files of the disk that are mapped not counted; each wants one event in 100",
     "bytes an event: from the first step of the history to the last; scaled: with 100 million events",
@@ -65,15 +67,16 @@ def _measured(testbed: BenchTestbed, effort: HistoryEffort) -> list[Measurement]
         first=effort.returning,
     )
     for workers in (returning, others):
-        all_of(workers, "come", url=broker.url)
-        all_of(workers, "leave")
+        all_of(workers, "come", PATIENCE_SECONDS, url=broker.url)
+        all_of(workers, "leave", PATIENCE_SECONDS)
     for worker in others:
         testbed.end(worker)
     found: list[Measurement] = []
     held: list[int] = []
     published = 0
     for upto in effort.steps:
-        published = publisher.ask("fixed", events=upto - published, batch_events=BATCH_EVENTS)
+        publisher.request("fixed", events=upto - published, batch_events=BATCH_EVENTS)
+        published = publisher.answer(PATIENCE_SECONDS)
         sleep(SETTLE_SECONDS)
         held.append(_anonymous_bytes(broker))
         found.append(Measurement(case, f"memory after {published:,} events", held[-1] / 1e6, "MB"))
@@ -86,8 +89,8 @@ def _measured(testbed: BenchTestbed, effort: HistoryEffort) -> list[Measurement]
     cpu = broker.cpu_seconds
     sleep(SETTLE_SECONDS)
     again = _anonymous_bytes(broker)
-    all_of(returning, "come", url=broker.url)
-    all_of(returning, "check", events=published)
+    all_of(returning, "come", PATIENCE_SECONDS, url=broker.url)
+    all_of(returning, "check", PATIENCE_SECONDS, events=published)
     return [
         *found,
         Measurement(case, "memory, each event", an_event, "bytes/event"),
