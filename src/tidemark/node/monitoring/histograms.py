@@ -36,20 +36,19 @@ class BatchHistogram:
         self._sum += duration_us
 
     def add_since(self, now: int, ticks: Ints) -> None:
-        """Count for each of these ticks, in any order, how long before `now` it was."""
-        count = len(ticks)
-        if count == 1:
-            self.add(now - int(ticks[0]))
-            return
-        first, last = max(now - int(ticks.max()), 0), max(now - int(ticks.min()), 0)
-        low, high = bisect_left(self._bounds, first), bisect_left(self._bounds, last)
+        """Count for each of these ticks, which ascend and differ, how long before `now` it was."""
+        count, first, last = len(ticks), int(ticks[0]), int(ticks[-1])
+        if last - first == count - 1 and last <= now:
+            # The ticks of a batch that was published at once follow each other, so two of them tell all.
+            at = bisect_left(self._bounds, now - first)
+            if at == bisect_left(self._bounds, now - last):
+                self._counts[at] += count
+                self._sum += count * (2 * now - first - last) // 2
+                return
         durations = np.maximum(now - ticks, 0)
         self._sum += int(durations.sum())
-        if low == high:
-            self._counts[low] += count
-            return
         found = np.bincount(np.searchsorted(self._bounds, durations), minlength=len(self._counts))
-        for at in range(low, high + 1):
+        for at in np.flatnonzero(found).tolist():
             self._counts[at] += int(found[at])
 
     def family(self) -> HistogramMetricFamily:

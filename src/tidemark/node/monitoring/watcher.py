@@ -62,7 +62,7 @@ class BrokerWatcher(Observer):
         elif len(matches) == 1:
             ticks = batch.ticks[matches[0][0]]
         else:
-            ticks = batch.ticks[np.concatenate([rows for rows, _ in matches])]
+            ticks = batch.ticks[np.sort(np.concatenate([rows for rows, _ in matches]))]
         self._latency.add_since(wall_us(), ticks)
 
     def families(self) -> Iterator[Metric]:
