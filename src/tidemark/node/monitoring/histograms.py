@@ -7,7 +7,9 @@ searches, or with one array operation where the batch spans several buckets.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from math import inf
 
 import numpy as np
 from prometheus_client.metrics_core import HistogramMetricFamily
@@ -51,13 +53,15 @@ class BatchHistogram:
         for at in np.flatnonzero(found).tolist():
             self._counts[at] += int(found[at])
 
+    def cumulative(self) -> Iterator[tuple[float, int]]:
+        """Yield each bound in seconds, the last one inf, with how many values are at most that."""
+        yield from zip((*self._bounds_seconds, inf), accumulate(self._counts), strict=True)
+
     def family(self) -> HistogramMetricFamily:
         """Return what Prometheus is told."""
         family = HistogramMetricFamily(self._name, self._about)
-        buckets: list[tuple[str, float]] = []
-        upto = 0
-        for bound, count in zip((*self._bounds_seconds, float("inf")), self._counts, strict=True):
-            upto += count
-            buckets.append(("+Inf" if bound == float("inf") else str(float(bound)), upto))
+        buckets = [
+            ("+Inf" if bound == inf else str(float(bound)), count) for bound, count in self.cumulative()
+        ]
         family.add_metric([], buckets, self._sum / MICROSECONDS)
         return family
