@@ -76,6 +76,7 @@ class Machine:
             self._disk_failed,
             is_cached=world.plan.cache_bytes_max > 0,
             pfs_group_bits=world.plan.pfs_group_bits,
+            os_pubends=tuple(world.plan.pubends) if world.plan.is_durable_once_written else (),
         )
         self.life = 0
         self.broker: Broker | None = None
