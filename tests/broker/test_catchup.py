@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from random import Random
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.broker.desk import batch
+from tidemark.broker.hosting import catchup as catchup_module
 from tidemark.broker.hosting.catchup import ASK_RANGES_MAX, Catchup, Mask
+from tidemark.broker.hosting.catchup_streams import SharedTicks
 from tidemark.broker.streams.window import Cuts
 from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import TICK_MAX, Range
@@ -264,15 +267,86 @@ def test_where_the_pfs_is_imprecise_what_arrives_is_matched_again() -> None:
 def test_where_the_pfs_is_imprecise_events_of_an_unknown_topic_are_put_off_and_asked_for_again() -> None:
     catchup = Catchup(0)
     catchup.matched(100, np.array([10, 20, 30], np.int64), None, is_exact=False)
-    assert catchup.is_worth_asking(catchup.missing())
+    assert catchup.is_worth_asking(30)
     catchup.arrived(0, 100, Cuts(batch(10, 20, 30)), (), lambda events: events.ticks > 0, 15)
     assert catchup.waits_for_topic
     assert ready(catchup) == (19, [10])
     catchup.waits_for_topic = False
     assert catchup.missing() == [(19, 20), (29, 30)]
-    assert catchup.is_worth_asking(catchup.missing())
+    assert catchup.is_worth_asking(30)
     catchup.arrived(0, 100, Cuts(batch(10, 20, 30)), (), lambda events: events.ticks > 20, TICK_MAX)
     assert ready(catchup) == (100, [30])
+
+
+def test_those_who_want_the_same_rows_are_told_the_same_batch() -> None:
+    shared = SharedTicks()
+    answers = [np.array([10, 20, 40], np.int64) for _ in range(2)]
+    others = np.array([10, 30], np.int64)
+    cuts, told = Cuts(batch(10, 20, 30, 40)), []
+    for ticks in (*answers, others):
+        catchup = Catchup(0)
+        catchup.matched(100, shared.of(ticks), None)
+        catchup.arrived(0, 25, cuts, (), nobody, TICK_MAX)
+        catchup.arrived(25, 100, cuts, (), nobody, TICK_MAX)
+        told.append([catchup.ready(1)])
+    one, two, three = ([each for each in parts if each is not None] for parts in told)
+    assert [each[1].ticks.tolist() for each in one if each[1] is not None] == [[10, 20, 40]]
+    assert [upto for upto, _ in three] == [100]
+    assert shared.of(answers[1]) is answers[0]
+    assert cuts.at(answers[0], 0, 2) is cuts.at(answers[0], 0, 2)
+    assert cuts.at(others, 0, 1) is not cuts.at(answers[0], 0, 2)
+    assert two == one
+
+
+def test_an_array_of_ticks_that_is_shared_is_not_changed() -> None:
+    ticks = np.array([10, 20, 30, 40], np.int64)
+    ticks.flags.writeable = False
+    one, other = Catchup(0), Catchup(0)
+    for catchup in (one, other):
+        catchup.matched(50, ticks, None)
+    arrive(one, 0, 25, 10, 20)
+    assert ready(one) == (29, [10, 20])
+    arrive(one, 25, 35)  # 30 has expired
+    assert ready(one) == (39, [])
+    matched(one, 100, 60)
+    arrive(other, 0, 50, 10, 20, 30, 40)
+    assert ready(other) == (50, [10, 20, 30, 40])
+    arrive(one, 35, 100, 40, 60)
+    assert ready(one) == (100, [40, 60])
+
+
+def test_large_parts_are_told_one_by_one_and_small_ones_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    catchup = Catchup(0)
+    matched(catchup, 100, 10, 20, 30, 40)
+    monkeypatch.setattr(catchup_module, "ALONE_BYTES", len(batch(1, 2).data))
+    arrive(catchup, 0, 25, 10, 20)
+    arrive(catchup, 25, 35, 30)
+    arrive(catchup, 35, 50, 40)
+    assert [ready(catchup) for _ in range(3)] == [(20, [10, 20]), (100, [30, 40]), None]
+    catchup = Catchup(0)
+    matched(catchup, 100, 10, 20, 30, 40)
+    arrive(catchup, 25, 50, 30, 40)
+    arrive(catchup, 0, 25, 10, 20)  # the later part came first
+    assert [ready(catchup) for _ in range(2)] == [(100, [10, 20, 30, 40]), None]
+
+
+def test_what_was_asked_for_is_not_asked_again_before_time_has_passed() -> None:
+    catchup = Catchup(0)
+    matched(catchup, 100, 10, 20, 30)
+    assert catchup.span() == (9, 30)
+    assert catchup.is_worth_asking(30)
+    assert not catchup.is_worth_asking(30)
+    catchup.ask_again()
+    assert catchup.is_worth_asking(30)
+    arrive(catchup, 0, 50, 10, 20, 30)
+    assert catchup.span() is None
+
+
+def test_a_log_is_read_in_one_range_unless_its_ticks_are_far_apart() -> None:
+    catchup = Catchup(0)
+    matched(catchup, 10_000, *range(100, 200, 2), *range(9_000, 9_100, 3))
+    assert len(catchup.missing()) == ASK_RANGES_MAX
+    assert catchup.missing(from_log=True) == [(99, 198), (8_999, 9_099)]
 
 
 def test_an_answer_with_events_where_it_says_that_they_are_gone_is_told_as_a_gap_and_what_lies_beyond() -> (

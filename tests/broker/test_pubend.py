@@ -58,6 +58,7 @@ class Root:
         self.turn.wall = wall
         events = batch(*range(count), validity_ms=validity_ms)
         self.pubend.received(7, Publish("p", publisher, sequence, events))
+        self.pubend.settle()
         self.commit.flush()
         return self.take()
 
@@ -135,6 +136,58 @@ def test_publishers_are_answered_before_their_events_are_passed_on() -> None:
     root.pubend.settle()
     root.sync()
     assert root.known == [(10, 100, [100]), (100, 101, [101])]
+
+
+def test_what_has_become_durable_together_is_passed_on_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Root(RecoveredPubend(last=10))
+    root.publish(1, 1, 100)
+    root.sync()
+    for sequence in (2, 4, 6):
+        root.publish(sequence, 2, 100 * sequence)
+    root.commit.synced(root.syncs[-1])
+    root.commit.flush()
+    root.take()
+    monkeypatch.setattr(pubend, "MERGED_BYTES_MAX", 3 * len(batch(0, 1).data) - 1)
+    root.sync()
+    assert root.known == [(10, 100, [100]), (100, 401, [200, 201, 400, 401]), (401, 601, [600, 601])]
+
+
+def test_what_one_publisher_sends_in_a_row_is_logged_as_one_batch() -> None:
+    root = Root(RecoveredPubend(last=10))
+    root.turn.wall = 100
+    for publisher, sequence in (("me", 1), ("me", 3), ("you", 1), ("me", 5), ("me", 5), ("me", 7)):
+        root.pubend.received(7, Publish("p", publisher, sequence, batch(0, 0)))
+    root.pubend.settle()
+    root.commit.flush()
+    rows = [("me", 1, [100, 101, 102, 103]), ("you", 1, [104, 105]), ("me", 5, [106, 107, 108, 109])]
+    assert appended(root.take()) == rows
+    # Each batch that came is answered, the one that was repeated too.
+    assert root.sync() == [
+        published(2, 101),
+        published(4, 103),
+        published(2, 105, "you"),
+        published(6, 107),
+        published(6, 107),
+        published(8, 109),
+    ]
+    assert root.known == [(10, 109, list(range(100, 110)))]
+    assert root.beat(10**7, 10**7) != []  # nothing is thought to be on its way any more
+
+
+def test_batches_that_came_together_are_not_joined_over_a_gap_or_beyond_a_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    root = Root(RecoveredPubend(last=10))
+    monkeypatch.setattr(pubend, "MERGED_BYTES_MAX", 3 * len(batch(0, 0).data) - 1)
+    for sequence, wall in ((1, 100), (3, 101), (5, 101), (7, 500)):
+        root.turn.wall = wall
+        root.pubend.received(7, Publish("p", "me", sequence, batch(0, 0)))
+    root.pubend.settle()
+    root.commit.flush()
+    rows = [("me", 1, [100, 101, 102, 103]), ("me", 5, [104, 105]), ("me", 7, [500, 501])]
+    assert appended(root.take()) == rows
+    root.full()
+    assert appended(root.publish(1, 1, 600)) == [("me", 1, [600])]
 
 
 def test_a_repeated_batch_is_acknowledged_and_not_logged_again() -> None:

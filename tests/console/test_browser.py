@@ -161,6 +161,7 @@ def test_a_person_sees_how_a_subscription_catches_up_and_that_it_was_told_a_gap(
             pass
         for first in range(0, 4_000, 100):
             tm.publish_many("readings", [{"n": n, "text": "x" * 200} for n in range(first, first + 100)])
+        eventually(lambda: tm.ask("pubends")[0]["bytes"] <= 300 << 10)
         with tm.subscribe("readings", durable="reader", ack="client", gaps=True) as sub:
             items = [sub.next(PATIENCE_SECONDS) for _ in range(300)]
             assert any(isinstance(each, tidemark.Gap) for each in items)

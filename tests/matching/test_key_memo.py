@@ -8,6 +8,7 @@ import pytest
 from tests.matching.dict_columns import DictColumns
 from tests.matching.selector_strategies import Event, SimpleFields
 from tidemark.matching.index import key_memo
+from tidemark.matching.index.arrays import FEW, FEW_ROWS, few_looked_up
 from tidemark.matching.index.key_memo import MEMO_COLUMNS_MAX, PAUSED_ROWS, TRIED_ROWS, KeyMemo
 from tidemark.matching.matcher import Matcher
 from tidemark.matching.selectors.selector import Selector
@@ -99,3 +100,29 @@ def test_the_memo_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     memo.learn(rows, [1, 2, 3, 4])
     assert len(memo) == 0
     assert not memo.is_worth(np.zeros((MEMO_COLUMNS_MAX + 1, 1), np.uint64))
+
+
+@pytest.mark.parametrize("kinds", [1, 3, FEW, FEW + 1, 3 * FEW])
+def test_few_and_many_different_keys_have_the_sets_that_each_has_alone(kinds: int) -> None:
+    matcher = matcher_of("a > 1", "a > 4", "a < 3 OR a = 8")
+    rows = [event(at * 7 % kinds) for at in range(4 * FEW_ROWS)]
+    alone = {a: members(matcher_of("a > 1", "a > 4", "a < 3 OR a = 8"), event(a))[0] for a in range(kinds)}
+    expected = [alone[at * 7 % kinds] for at in range(4 * FEW_ROWS)]
+    for _ in range(3):
+        assert members(matcher, *rows) == expected
+    matcher.remove(0)
+    assert members(matcher, *rows) == [[each for each in found if each] for found in expected]
+
+
+def test_few_different_words_are_looked_up_only_if_all_are_known() -> None:
+    words = np.array([[1, 2, 1, 3] * FEW_ROWS, [7, 7, 7, 8] * FEW_ROWS], np.uint64)
+    known = {words[:, at].tobytes(): number for at, number in ((0, 5), (1, 6), (3, 9))}
+    found = few_looked_up(words, known)
+    assert found is not None
+    assert found.tolist() == [5, 6, 5, 9] * FEW_ROWS
+    del known[words[:, 3].tobytes()]
+    assert few_looked_up(words, known) is None
+    assert few_looked_up(words[:, : FEW_ROWS - 1], {}) is None
+    nothing = few_looked_up(np.zeros((0, FEW_ROWS), np.uint64), {b"": 4})
+    assert nothing is not None
+    assert nothing.tolist() == [4] * FEW_ROWS

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.errors import DecodeError
-from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape, concatenate
+from tidemark.message.batches.batch import PRELUDE, BatchBuilder, EventBatch, Prelude, Shape, concatenate
 
 Row = tuple[int, str, str, bytes, bytes, int, int]  # tick, topic, publisher, message, key, priority, validity
 
@@ -92,6 +92,89 @@ def test_rows_of_one_width_are_taken_in_one_gather() -> None:
     events: list[Row] = [(tick, "a", "p", bytes([tick]) * 7, b"", 4, 0) for tick in range(50)]
     batch = batch_of(events)
     assert rows_of(batch.take(np.array([3, 9, 10, 49]))) == [events[at] for at in (3, 9, 10, 49)]
+
+
+def alike(count: int, validity: int = 0) -> list[Row]:
+    return [(100 + at, "a", "p", bytes([at]) * 7, b"key", 4, validity) for at in range(count)]
+
+
+def test_rows_of_one_size_with_one_prelude_have_that_in_common() -> None:
+    batch = EventBatch.parse(batch_of(alike(5, validity=9)).data)
+    assert batch.row_bytes == 12 + 7 + 3
+    assert batch.common == Prelude(0, 0, 4, 0, 3, 9)
+    for part in (batch.take(np.array([1, 3])), batch.slice(2, 5), concatenate([batch, batch])):
+        assert (part.row_bytes, part.common) == (22, batch.common)
+        again = EventBatch.parse(part.data)
+        assert (again.row_bytes, again.common) == (22, batch.common)
+    assert batch.lengths(np.array([0, 4])).tolist() == [22, 22]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {3: b"another size"},
+        {1: "a.b"},
+        {2: "q"},
+        {4: b"ke", 3: b"eight by"},
+        {5: 5},
+        {6: 1},
+    ],
+)
+def test_rows_that_differ_in_anything_but_message_and_key_have_nothing_in_common(
+    change: dict[int, object],
+) -> None:
+    events = alike(3)
+    other = list(events[1])
+    for field, value in change.items():
+        other[field] = value
+    events[1] = tuple(other)  # type: ignore[assignment]  # of the same types
+    batch = EventBatch.parse(batch_of(events).data)
+    assert batch.common is None
+    assert concatenate([batch_of(alike(3)), batch]).common is None
+    assert rows_of(concatenate([batch_of(alike(3)), batch])) == alike(3) + events
+
+
+def test_batches_whose_rows_differ_in_size_from_each_other_have_nothing_in_common() -> None:
+    shorter: list[Row] = [(1, "a", "p", b"m", b"key", 4, 0)] * 2
+    whole = concatenate([batch_of(alike(3)), batch_of(shorter)])
+    assert (whole.row_bytes, whole.common) == (0, None)
+    assert rows_of(EventBatch.parse(whole.data)) == alike(3) + shorter
+
+
+@pytest.mark.parametrize("prelude", [(1, 0, 4, 0, 3, 0), (0, 1, 4, 0, 3, 0), (0, 0, 10, 0, 3, 0)])
+def test_a_prelude_that_all_rows_have_is_checked_as_any_other(prelude: tuple[int, ...]) -> None:
+    batch = batch_of(alike(3))
+    for row in range(3):
+        batch.body[row * 22 : row * 22 + 12] = np.frombuffer(PRELUDE.pack(*prelude), np.uint8)
+    with pytest.raises(DecodeError, match="a row"):
+        EventBatch.parse(batch.data)
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(rows.filter(len), st.integers(-(2**62), 2**62))
+def test_a_batch_comes_back_without_its_ticks_and_ends(events: list[Row], first: int) -> None:
+    for batch in (batch_of(events), batch_of(alike(len(events)))):
+        batch.count_ticks(first)
+        assert batch.has_counted_ticks
+        last = first + batch.count - 1
+        without_ticks = bytes(batch.head) + bytes(batch.ends_and_body)
+        assert EventBatch.counted(without_ticks, last, 0) == batch
+        if batch.row_bytes:
+            bare = bytes(batch.head) + bytes(batch.body)
+            assert EventBatch.counted(bare, last, batch.row_bytes) == batch
+            with pytest.raises(DecodeError):
+                EventBatch.counted(bare, last, batch.row_bytes + 1)
+        for end in range(0, len(without_ticks), 7):
+            with pytest.raises(DecodeError):
+                EventBatch.counted(without_ticks[:end], last, 0)
+
+
+def test_ticks_that_leave_one_out_are_not_counted() -> None:
+    batch = batch_of(alike(3))
+    batch.fill_ticks(np.array([1, 2, 4]))
+    assert not batch.has_counted_ticks
+    batch.fill_ticks(np.array([1, 1, 3]))
+    assert not batch.has_counted_ticks
 
 
 def test_a_few_rows_of_many_names_do_not_carry_all_of_them() -> None:

@@ -233,7 +233,7 @@ class Broker:
         return self.hear(stimulus, now, wall) + self.settle()
 
     def hear(self, stimulus: Stimulus, now: int, wall: int) -> list[Effect]:
-        """Do the first half of `handle`, which answers publishers; call `settle` before anything else.
+        """Do the first half of `handle`, which answers publishers; call `settle` next (but see `hearing`).
 
         If it raises, the broker's state is in doubt, and the broker must not be used any more. A frame that
         cannot be handled does not raise: it changes nothing, and the connection that it came over is refused.

@@ -95,6 +95,9 @@ class Matcher:
             return self._intern(*self._match_one_by_one(truths), columns.count)
         if self._conditions.in_use or not self._memo.is_worth(keys):
             return self._match_keys(keys, truths)
+        few = self._memo.few(keys)
+        if few is not None:
+            return few
         rows, numbers = self._memo.look_up(keys)
         if None in numbers:
             # One row for each of the keys that are new.

@@ -45,6 +45,7 @@ from tidemark.broker.effects import (
     SyncPfs,
     Woken,
 )
+from tidemark.broker.hearing import may_settle_later
 from tidemark.broker.preparation import Steps, Work
 from tidemark.node.clock import monotonic_us, wall_us
 from tidemark.node.disk.backlog import Backlog, InFlight
@@ -60,6 +61,10 @@ WAKE_SECONDS_MIN = 0.001
 OWN_TICKET = 0
 #: A sync that completes may set off another one, for what gathered meanwhile and for what follows from it.
 SETTLE_ROUNDS = 4
+#: From a client that has published so many bytes in one read more has often come meanwhile: it is read before
+#: the broker settles, unless so many bytes have come already. What is less is settled, and synced, at once.
+SETTLED_LATER_BYTES = 8 << 10
+SETTLED_LATER_BYTES_MAX = 512 << 10
 #: What was read from a disk. It is no news to anybody but who asked, so that it may be handled later.
 _READ = frozenset((CacheRead, LogFetched, LogRead, PfsRead))
 #: A client that is over its quota hears from the broker at least this often.
@@ -142,6 +147,15 @@ class Runtime:
         self._paused_links: set[RuntimeConnection] = set()
         #: clients that are not read from until they have waited for what they published beyond their quota
         self._waiting_clients: set[int] = set()
+        #: the broker has heard something and has not settled it
+        self._is_unsettled = False
+        #: whether that is settled in the next turn of the loop at the latest
+        self._is_settling_soon = False
+        #: client -> the batches that came from it and were not given to the disk yet, and what they take
+        self._came: dict[int, tuple[int, int]] = {}
+        self._came_bytes = 0
+        #: the times that the broker was told with what is not settled
+        self._now = self._wall = 0
         #: what the broker is still to hear of connections that were refused while a stimulus was handled
         self._gone: list[Stimulus] = []
         self._disk_queue_bytes_max = disk_queue_bytes_max
@@ -164,13 +178,16 @@ class Runtime:
 
     # What reaches the broker.
 
-    def give(self, stimuli: Iterable[Stimulus], until: float = math.inf) -> int:
+    def give(
+        self, stimuli: Iterable[Stimulus], until: float = math.inf, *, expects_more: bool = False
+    ) -> int:
         """Have the broker handle stimuli in order, and carry out the effects.
 
         After the time `until`, on perf_counter, no further stimulus is begun. Returns how many were handled,
         which is at least one, and all of them once the runtime is over. All disk effects of one call go to
-        the disk threads together. An error in the broker stops the runtime; a frame that the broker refuses
-        ends its connection, and the rest of that is not handled.
+        the disk threads together. With `expects_more`, what was published may be settled a moment later, when
+        all sockets that can be read have been: see SETTLED_LATER_BYTES. An error in the broker stops the
+        runtime; a frame that the broker refuses ends its connection, and the rest of that is not handled.
         """
         handled = 0
         if self.is_over:
@@ -185,6 +202,13 @@ class Runtime:
                 handled += 1
                 if perf_counter() > until:
                     break
+            is_little = not to_disk and self._came_bytes < SETTLED_LATER_BYTES_MAX
+            if expects_more and self._is_unsettled and is_little:
+                self._settle_soon()
+                return handled
+            self._settle(to_disk)
+            while self._gone:
+                self._handle(self._gone.pop(0), to_disk)
             wake_at = self.broker.next_wake()
         except Exception as error:
             # Half of a stimulus has been handled: no state of the broker can be trusted any more.
@@ -197,7 +221,7 @@ class Runtime:
             self._flush()
         if to_disk:
             self.disk.put(to_disk)
-            self.backlog.put(to_disk)
+            self._put(to_disk)
         self._flush()
         if not self.is_over:
             self._set_timer(wake_at)
@@ -217,11 +241,33 @@ class Runtime:
             return None, True
 
     def _handle(self, stimulus: Stimulus, to_disk: list[Effect]) -> None:
-        """Have the broker handle one stimulus, and send what it sends; disk effects go to `to_disk`."""
-        self._carry_out(self.broker.hear(stimulus, monotonic_us() + self._ahead_us, wall_us()), to_disk)
+        """Have the broker hear one stimulus, and settle unless that may wait for the next one.
+
+        What it sends is sent; disk effects go to `to_disk`.
+        """
+        is_patient = may_settle_later(stimulus)
+        if not is_patient:
+            self._settle(to_disk)
+        if not self._is_unsettled:
+            # What is settled together happens at one time: the ticks of batches that came together go on.
+            self._now, self._wall = monotonic_us() + self._ahead_us, wall_us()
+        self._is_unsettled = True
+        if type(stimulus) is ClientFrameReceived and type(stimulus.frame) is Publish:
+            batches, size = self._came.get(stimulus.client, (0, 0))
+            held = stimulus.frame.batch.held_bytes
+            self._came[stimulus.client] = batches + 1, size + held
+            self._came_bytes += held
+        self._carry_out(self.broker.hear(stimulus, self._now, self._wall), to_disk)
         if type(stimulus) is LogSynced:
             self._flush()  # publishers wait for nothing but their acknowledgement
-        self._carry_out(self.broker.settle(), to_disk)
+        if not is_patient:
+            self._settle(to_disk)
+
+    def _settle(self, to_disk: list[Effect]) -> None:
+        """Have the broker settle what it has heard, if it has not yet."""
+        if self._is_unsettled:
+            self._is_unsettled = False
+            self._carry_out(self.broker.settle(), to_disk)
 
     def _is_refused(self, stimulus: Stimulus) -> bool:
         """Return whether this is a frame that came in one read with another that was refused."""
@@ -259,17 +305,43 @@ class Runtime:
 
     def client_said(self, client: int, frames: list[ClientFrame], until: float = math.inf) -> int:
         """These frames of a client arrived. Returns how many of them were handled: see `give`."""
-        before = self.backlog.logged
         allowed = self._allowed(client, frames)
-        handled = self.give([ClientFrameReceived(client, frame) for frame in frames[:allowed]], until)
-        logged, in_flight = self.backlog.logged, self._in_flight
-        if logged > before:
-            in_flight.add(client, handled, before, logged)
+        stimuli = [ClientFrameReceived(client, frame) for frame in frames[:allowed]]
+        size = sum(len(frame.batch.data) for frame in frames if type(frame) is Publish)
+        handled = self.give(stimuli, until, expects_more=size >= SETTLED_LATER_BYTES)
+        self._pause_if_over(client)
+        return handled
+
+    def _put(self, effects: list[Effect]) -> None:
+        """Count what the disk was given, and what of it each publisher has under way."""
+        before = self.backlog.logged
+        self.backlog.put(effects)
+        came, self._came, self._came_bytes = self._came, {}, 0
+        if self.backlog.logged > before:
+            for client, (batches, size) in came.items():
+                if client in self.clients:
+                    logged = self.backlog.logged
+                    self._in_flight.add(client, batches, logged - size, logged)
+                    self._pause_if_over(client)
+
+    def _pause_if_over(self, client: int) -> None:
+        """Read no more from a publisher that has too much under way, or while the disk is behind."""
+        in_flight = self._in_flight
         is_behind = self.backlog.bytes > self._disk_queue_bytes_max and in_flight.has(client)
         if (is_behind or in_flight.is_over(client)) and client in self.clients:
             self._paused_clients.add(client)
             self.clients[client].pause()
-        return handled
+
+    def _settle_soon(self) -> None:
+        """Settle when the loop has read what can be read by now."""
+        if not self._is_settling_soon:
+            self._is_settling_soon = True
+            self._loop.call_soon(self._settle_now)
+
+    def _settle_now(self) -> None:
+        self._is_settling_soon = False
+        if self._is_unsettled:
+            self.give(())
 
     def _allowed(self, client: int, frames: list[ClientFrame]) -> int:
         """Return how many of these frames may be handled now; let the client wait before it publishes more.
@@ -467,6 +539,7 @@ class Runtime:
 
     async def settle(self) -> None:
         """Return when everything received is on disk and acknowledged. Call it when nothing more is read."""
+        self._settle_now()
         for _ in range(SETTLE_ROUNDS):
             await self.disk.reached()
 

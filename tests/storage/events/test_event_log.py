@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from random import Random
 
 import pytest
@@ -9,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.storage.log_steps import events, open_volume, ticks_of
-from tidemark.errors import DiskFailedError, DiskFullError
+from tidemark.errors import DiskFailedError, DiskFullError, UnknownFormatError
+from tidemark.message.batches.batch import PRELUDE
 from tidemark.storage.disk.memory_disk import MemoryDisk, keep_all, lose_all
 from tidemark.storage.events import event_log, publishers
 from tidemark.storage.events.event_log import EventLog
 from tidemark.storage.events.publishers import LastPublished, Publishers, decode_publishers
+from tidemark.storage.events.record import decode_events, encode_events
 from tidemark.storage.log.volume import LogVolume
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
@@ -355,6 +358,42 @@ def test_an_event_costs_at_most_about_thirty_bytes_beyond_its_payload() -> None:
         volume.sync()
     grown = len(disk.contents()["0000000001.segment"]) - before
     assert grown / 1_600 - 250 <= 30
+
+
+def test_events_of_one_size_that_came_together_cost_their_rows_and_little_more() -> None:
+    disk = MemoryDisk()
+    volume = open_volume(disk, 64 << 20)
+    log = EventLog(volume, "p1", now=0)
+    log.append(events([1], size=250), "p", 1)
+    volume.sync()
+    before = len(disk.contents()["0000000001.segment"])
+    for first in range(2, 1_602, 100):
+        log.append(events(range(first, first + 100), size=250), "p", first)
+        volume.sync()
+    grown = len(disk.contents()["0000000001.segment"]) - before
+    assert grown / 1_600 <= 250 + PRELUDE.size + 2
+    assert ticks_of(log.read(0, 5_000).batches) == list(range(1, 1_602))
+
+
+@pytest.mark.parametrize("publisher", ["p", "another"])
+def test_a_record_of_an_earlier_version_has_the_whole_batch_and_is_read(publisher: str) -> None:
+    batch = events([10, 11, 12])
+    name = b"" if publisher == "p" else b"another\0"
+    kind, size = (2, 0) if publisher == "p" else (1, len("another"))
+    prefix = struct.pack("<BBHIq", kind, 0, size, 0, 7)
+    assert decode_events(prefix + name + bytes(batch.data), 12) == (batch, publisher, 7)
+
+
+@pytest.mark.parametrize("publisher", ["p", "another"])
+def test_a_record_comes_back_with_its_ticks(publisher: str) -> None:
+    for batch in (events([10, 11, 12]), events([10, 20]), events([5])):
+        payload = b"".join(encode_events(batch, publisher, 7))
+        assert decode_events(payload, int(batch.ticks[-1])) == (batch, publisher, 7)
+
+
+def test_a_record_of_a_later_version_is_refused() -> None:
+    with pytest.raises(UnknownFormatError, match="later version"):
+        decode_events(bytes([9]) + bytes(40), 1)
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)

@@ -104,5 +104,32 @@ def test_a_record_that_is_cut_off_is_refused_or_read_as_a_shorter_one(record: Pf
 
 
 def test_a_record_of_a_later_version_is_refused() -> None:
-    with pytest.raises(DecodeError, match="format 3"):
-        decode(b"\x30" + bytes(40))
+    with pytest.raises(DecodeError, match="in format 4; this version reads format 3"):
+        decode(b"\x40" + bytes(40))
+
+
+def row_record(ticks: list[int], sets: list[int]) -> PfsRecord:
+    rows = np.array(ticks, np.int64), np.array(sets, np.uint32), np.full(len(ticks), 262, np.uint32)
+    one = Definitions(np.array([1]), np.array([7], np.uint32))
+    return PfsRecord(1, 1_000, ticks[-1], *rows, 0, one, None)
+
+
+def test_a_record_of_format_2_is_read() -> None:
+    header = b"\x24" + (1_000).to_bytes(8, "little", signed=True)  # steps of 2 bytes, sets of 1
+    numbers = bytearray()
+    for number in (1, 3_001, 2, 0, 1, 262):
+        put(numbers, number)
+    steps = (3_000).to_bytes(2, "little") + (1).to_bytes(2, "little")
+    data = header + bytes(numbers) + b"\0" + steps + b"\0\0" + b"\x01\x07"
+    assert plain(decode(data)) == plain(row_record([4_000, 4_001], [0, 0]))
+
+
+def test_steps_of_one_tick_take_a_byte_although_some_are_long() -> None:
+    ticks = [10**6 * burst + at for burst in range(1, 5) for at in range(100)]
+    few = sum(map(len, encode(row_record(ticks, [0] * 400))))
+    assert few < 400 + 40
+    assert sum(map(len, encode(row_record(ticks, [0, 1] * 200)))) < 800 + 40
+
+
+def test_steps_that_are_all_long_are_as_wide_as_the_longest() -> None:
+    assert sum(map(len, encode(row_record(list(range(2_000, 402_000, 1_000)), [0] * 400)))) < 800 + 40

@@ -313,9 +313,9 @@ def test_a_full_disk_forgets_what_was_not_synced_and_goes_on_when_there_is_space
 
 def test_a_record_of_a_later_version_is_refused_and_kept() -> None:
     world = World({})
-    world.volume.append("pfs/p1", [b"\x30" + bytes(40)])
+    world.volume.append("pfs/p1", [b"\x40" + bytes(40)])
     world.volume.sync()
-    with pytest.raises(UnknownFormatError, match="format 2"):
+    with pytest.raises(UnknownFormatError, match="format 3"):
         world.pfs.last("p1")
     assert world.volume.bounds("pfs/p1") == (1, 1)
 

@@ -27,6 +27,11 @@ ASK_BYTES = 1 << 20
 ASK_EVENTS_MIN = 16
 #: Ranges asked for at once; with more, neighbouring ticks are asked for with what lies between them.
 ASK_RANGES_MAX = 8
+#: What is read from a log here is cut only where ticks are further apart than this part of all that is asked
+#: for: a read costs more than events that nobody wants, and subscribers should ask for the same ranges.
+LOG_STEP_PART = 16
+#: A part that has so many bytes is told by itself, and not together with what follows it.
+ALONE_BYTES = 32 << 10
 #: Ticks asked for at once where every event has to be matched again: at first, at the least and at the most.
 SPAN_TICKS = 1_000_000
 SPAN_TICKS_MIN = 1_000
@@ -46,9 +51,11 @@ class Catchup:
         self.waits_for_topic = False
         #: the PFS has answered up to here, with matches or with not knowing
         self._scanned = position
-        #: matched ticks in `(position, scanned]`, none of them told yet
+        #: Matched ticks up to `scanned`; those before `_next` have been told. Others may have the same
+        #: array, so it is never changed.
         self._ticks: Ticks = NO_TICKS
-        #: have[i]: the event of ticks[i] is in `_held`
+        self._next = 0
+        #: have[i]: the event of ticks[i] is in `_held`, or was told
         self._have: Mask = np.zeros(0, np.bool_)
         self._held: list[EventBatch] = []
         #: some of `_ticks` may not have matched: their events are matched again when they have arrived
@@ -79,34 +86,66 @@ class Catchup:
         self.reads_from = None
         self._is_exact = self._is_exact and is_exact
         if upto > self._scanned:
-            self._insert(ticks[ticks > self._scanned])
+            is_new = not len(ticks) or ticks[0] > self._scanned
+            self._insert(ticks if is_new else ticks[ticks > self._scanned])
             self._scanned = upto
         if unknown is not None and unknown[1] > self._scanned:
             self._unfiltered.add(max(unknown[0], self._scanned), unknown[1])
             self._scanned = unknown[1]
 
-    def missing(self) -> list[Range]:
-        """Return what to ask for next, in few ranges."""
-        events = max(ASK_EVENTS_MIN, ASK_BYTES // self._average)
-        lacking = self._ticks[~self._have][:events]
+    def span(self) -> Range | None:
+        """Return the range of what to ask for next; None if nothing is missing."""
+        if self._unfiltered:
+            missing = self.missing()
+            return (missing[0][0], missing[-1][1]) if missing else None
+        first = self._first_absent()
+        if first is None:
+            return None
+        last = min(first + self._events_at_once, len(self._ticks)) - 1
+        return int(self._ticks[first]) - 1, int(self._ticks[last])
+
+    def missing(self, *, from_log: bool = False) -> list[Range]:
+        """Return what to ask for next, in few ranges; in fewer still if a log here is read for it."""
+        lacking = self._lacking()[: self._events_at_once]
         if not self._unfiltered:
-            return _ranges(lacking)
+            return _ranges(lacking, LOG_STEP_PART if from_log else None)
         base, upto = next(iter(self._unfiltered))
         before = lacking[lacking <= base]
         return _ranges(before) if len(before) else [(base, min(upto, base + self._span))]
 
-    def is_worth_asking(self, missing: Sequence[Range]) -> bool:
-        """Return whether to ask for what is missing, and note that it is asked for.
+    @property
+    def _events_at_once(self) -> int:
+        """How many events are asked for at once."""
+        return max(ASK_EVENTS_MIN, ASK_BYTES // self._average)
+
+    def _lacking(self) -> Ticks:
+        """The matched ticks whose events have not arrived."""
+        return self._ticks[self._next :][~self._have[self._next :]]
+
+    def _first_absent(self) -> int | None:
+        """Return the place of the first matched tick whose event has not arrived; None if all have."""
+        have = self._have[self._next :]
+        if not len(have):
+            return None
+        at = int(have.argmin())
+        return None if have[at] else self._next + at
+
+    def is_worth_asking(self, upto: int) -> bool:
+        """Return whether to ask for what is missing up to a tick, and note that it is asked for.
 
         Answers come in small parts. If each of them asked for as much again, a log would be read, record by
         record, many times over: half of what may be under way is asked for at once.
         """
-        lacking = self._ticks[~self._have]
-        under_way = int(np.searchsorted(lacking, self._asked, side="right"))
-        if 2 * under_way > max(ASK_EVENTS_MIN, ASK_BYTES // self._average):
+        under_way = int(np.searchsorted(self._lacking(), self._asked, side="right"))
+        is_new = bool(self._unfiltered) or upto > self._asked
+        if not is_new or 2 * under_way > self._events_at_once:
             return False
-        self._asked = max(self._asked, missing[-1][1])
+        self._asked = max(self._asked, upto)
         return True
+
+    def ask_again(self) -> None:
+        """What was asked for long ago may have come another way, and is gone: ask for what is missing."""
+        self._asked = self.position
 
     def arrived(
         self,
@@ -134,6 +173,13 @@ class Catchup:
         if not self._is_exact and readable < upto:
             upto = self._put_off(max(base, readable), upto)
         lo, hi = np.searchsorted(self._ticks, (base, upto), side="right").tolist()
+        if self._is_exact and cuts is not None and lo < hi and not self._have[lo:hi].any():
+            # The usual case, which costs little: all of it is new, and others want the same rows.
+            part = cuts.at(self._ticks, lo, hi)
+            if part is not None:
+                self._hold(part)
+                self._have[lo:hi] = True
+                return
         lacking = np.flatnonzero(~self._have[lo:hi]) + lo
         if not len(lacking):
             return
@@ -215,14 +261,19 @@ class Catchup:
         for ranges in (self._unfiltered, self._gone):
             if ranges:
                 upto = min(upto, next(iter(ranges))[0])
-        absent = np.flatnonzero(~self._have) if credit > 0 else np.zeros(1, np.int64)
-        if len(absent) and absent[0] < len(self._ticks):
-            upto = min(upto, int(self._ticks[absent[0]]) - 1)
+        absent = self._first_absent() if credit > 0 else self._next
+        if absent is not None and absent < len(self._ticks):
+            upto = min(upto, int(self._ticks[absent]) - 1)
         if upto <= self.position:
             return None
-        self.position = upto
         due = list(self._split(upto))
-        self._keep(self._ticks > upto)
+        if len(due) > 1 and len(due[0].data) >= ALONE_BYTES:
+            last = int(due[0].ticks[-1])
+            if all(last < each.ticks[0] for each in due[1:]):
+                # By itself: others may be told the same batch, and joined to another it would be a copy.
+                upto, due, self._held = last, due[:1], due[1:] + self._held
+        self.position = upto
+        self._pass(upto)
         if not due:
             return upto, None
         whole = concatenate(due)
@@ -255,7 +306,7 @@ class Catchup:
         self._scanned = max(self._scanned, upto)
         for ranges in (self._gone, self._given_up, self._unfiltered):
             ranges.remove_upto(upto)
-        self._keep(self._ticks > upto)
+        self._pass(upto)
         # A hostile answer may have events where it says that they are gone: they are not told after the gap.
         beyond = (rows_within(each, upto, TICK_MAX) for each in self._held)
         self._held = [each for each in beyond if each is not None]
@@ -281,8 +332,12 @@ class Catchup:
     def _insert(self, ticks: Ticks, *, have: bool = False) -> None:
         if not len(ticks):
             return
+        self._forget_told()
         flags = np.full(len(ticks), have)
-        if not len(self._ticks) or ticks[0] > self._ticks[-1]:
+        if not len(self._ticks):
+            self._ticks, self._have = ticks, flags
+            return
+        if ticks[0] > self._ticks[-1]:
             self._ticks = np.concatenate((self._ticks, ticks))
             self._have = np.concatenate((self._have, flags))
             return
@@ -294,8 +349,21 @@ class Catchup:
         self._held.append(batch)
         self._average = max(1, len(batch.body) // batch.count)
 
+    def _pass(self, upto: int) -> None:
+        """The subscriber has been told up to this tick."""
+        self._next = int(np.searchsorted(self._ticks, upto, side="right"))
+
+    def _forget_told(self) -> None:
+        """Keep only the ticks that have not been told."""
+        if self._next:
+            self._ticks, self._have = self._ticks[self._next :], self._have[self._next :]
+            self._next = 0
+
     def _keep(self, rows: Mask) -> None:
+        """Keep these of the ticks, and of those only the ones that have not been told."""
         self._ticks, self._have = self._ticks[rows], self._have[rows]
+        self._pass(self.position)
+        self._forget_told()
 
     def _split(self, upto: int) -> Iterator[EventBatch]:
         """Yield the held rows up to `upto`, and hold them no longer."""
@@ -312,15 +380,20 @@ class Catchup:
         self._held = later
 
 
-def _ranges(ticks: Ticks) -> list[Range]:
-    """Return at most ASK_RANGES_MAX ranges that hold these ticks, cut where the ticks are furthest apart."""
+def _ranges(ticks: Ticks, part: int | None = None) -> list[Range]:
+    """Return at most ASK_RANGES_MAX ranges that hold these ticks, cut where the ticks are furthest apart.
+
+    With `part`, it is cut only where they are further apart than this part of them all.
+    """
     if not len(ticks):
         return []
     steps = ticks[1:] - ticks[:-1]
-    widest = np.arange(len(steps))
-    if len(steps) >= ASK_RANGES_MAX:
-        widest = np.argpartition(steps, 1 - ASK_RANGES_MAX)[1 - ASK_RANGES_MAX :]
-    cuts = np.sort(widest[steps[widest] > 1]) + 1
+    least = 1 if part is None else max(1, int(ticks[-1] - ticks[0]) // part)
+    widest = np.flatnonzero(steps > least)
+    if len(widest) >= ASK_RANGES_MAX:
+        furthest = np.argpartition(steps[widest], 1 - ASK_RANGES_MAX)[1 - ASK_RANGES_MAX :]
+        widest = np.sort(widest[furthest])
+    cuts = widest + 1
     firsts = ticks[np.concatenate(([0], cuts))]
     lasts = ticks[np.concatenate((cuts - 1, [len(ticks) - 1]))]
     return list(zip((firsts - 1).tolist(), lasts.tolist(), strict=True))

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from tidemark.broker.effects import PfsRead, ReadPfs
-from tidemark.broker.hosting.catchup import CHUNK_EVENTS_MAX, Catchup
+from tidemark.broker.hosting.catchup import CHUNK_EVENTS_MAX, Catchup, Ticks
 from tidemark.broker.hosting.delivery import Delivery
 from tidemark.broker.hosting.host_state import HostState
 from tidemark.broker.hosting.recalls import Recalls
@@ -29,6 +29,29 @@ from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools
 from tidemark.ticks import NO_TICKS, TICK_MAX, Range
 from tidemark.wire.frames import Fetched
+
+#: Answers of the PFS that are remembered, so that subscribers that were answered the same share it.
+ANSWERS_MAX = 64
+
+
+class SharedTicks:
+    """The answers of the PFS of late. Subscribers whose events are the same have the same array of ticks.
+
+    By that array whatever is made for one of them is found for the others (`Cuts.at`), whatever the texts of
+    their selectors are.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Ticks] = {}
+
+    def of(self, ticks: Ticks) -> Ticks:
+        """Return the array that was answered before with the same ticks, else this one."""
+        key = ticks.tobytes()
+        found = self._known.pop(key, ticks)
+        self._known[key] = found  # the last of all
+        if len(self._known) > ANSWERS_MAX:
+            del self._known[next(iter(self._known))]
+        return found
 
 
 class CatchupStreams:
@@ -55,6 +78,7 @@ class CatchupStreams:
         self.recalls = Recalls(turn, self)
         #: what is fetched for subscribers from before this host knew them
         self._fetches = PastFetches(fetching, self._fetched)
+        self._shared_ticks = SharedTicks()
         #: (pubend, subscriber) whose catchup stream may be able to go on; `settle` takes them one by one
         self._calls: dict[tuple[str, int], None] = {}
 
@@ -80,6 +104,12 @@ class CatchupStreams:
     def call_all(self, pubend: str) -> None:
         """All catchup streams of a pubend may be able to go on."""
         for number in self._constreams[pubend].catchups:
+            self._calls[pubend, number] = None
+
+    def wake(self, pubend: str) -> None:
+        """Time has passed: all catchup streams of a pubend may go on, and ask again for what they lack."""
+        for number, catchup in self._constreams[pubend].catchups.items():
+            catchup.ask_again()
             self._calls[pubend, number] = None
 
     def settle(self) -> bool:
@@ -122,7 +152,10 @@ class CatchupStreams:
             # What was let go before the constream got there is not in the PFS, and nothing comes after it.
             unknown = (answer.base, catchup.reads_upto)
         self._counters["refilters"] += unknown is not None
-        catchup.matched(answer.upto, answer.ticks, unknown, is_exact=answer.is_exact)
+        self._counters["pfs_reads"] += 1
+        self._counters["pfs_reads_to_end"] += answer.upto >= catchup.reads_upto
+        ticks = self._shared_ticks.of(answer.ticks)
+        catchup.matched(answer.upto, ticks, unknown, is_exact=answer.is_exact)
         self._calls[answer.pubend, answer.subscriber] = None
 
     def _catch_up(self, pubend: str, subscription: HostedSubscription, catchup: Catchup) -> None:
@@ -264,14 +297,14 @@ class CatchupStreams:
 
     def _fetch(self, pubend: str, subscription: HostedSubscription, catchup: Catchup) -> None:
         """Take what is missing from the window, in pieces that other subscribers share, or ask for it."""
-        missing = catchup.missing()
-        if not missing or catchup.waits_for_topic:
+        span = catchup.span()
+        if span is None or catchup.waits_for_topic:
             return
         stream = self._constreams[pubend].stream
-        piece = stream.window.piece(missing[0][0], missing[-1][1])
+        piece = stream.window.piece(*span)
         if piece is None:
-            if catchup.is_worth_asking(missing):
-                stream.nacked(HERE, missing)
+            if catchup.is_worth_asking(span[1]):
+                stream.nacked(HERE, catchup.missing(from_log=stream.is_hosted))
             return
         chosen = partial(self._chosen, pubend, subscription.id)
         readable = self._readable(piece.cuts)

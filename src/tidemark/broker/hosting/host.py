@@ -572,7 +572,7 @@ class Host:
         now = self._turn.now
         for pubend in self.constreams:
             self._dirty_pubends[pubend] = None
-            self.catchup_streams.call_all(pubend)
+            self.catchup_streams.wake(pubend)
         self.fetching.wake()
         if now - self._silence_at >= self._policy.silence:
             self._silence_at = now

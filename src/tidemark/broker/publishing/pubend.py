@@ -10,9 +10,10 @@ has passed are let go as silence, whoever has not got them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import NamedTuple, Protocol
 
 from tidemark.broker.effects import (
     AppendEvents,
@@ -28,7 +29,7 @@ from tidemark.broker.effects import (
 from tidemark.broker.publishing.logged_sizes import LoggedSizes
 from tidemark.broker.publishing.remembered_publishers import RememberedPublishers
 from tidemark.broker.turn import Turn
-from tidemark.message.batches.batch import EventBatch
+from tidemark.message.batches.batch import EventBatch, concatenate
 from tidemark.message.batches.validity import may_expire
 from tidemark.message.publisher_names import PublisherMove
 from tidemark.ticks import TICK_MAX, TICK_MIN
@@ -38,6 +39,11 @@ from tidemark.wire.limits import EPOCHS_AHEAD_US
 from tidemark.wire.moving.frames import Come, Leave, Left
 
 SECOND = 1_000_000
+#: Events that have come, or have become durable, together are one batch of about so many bytes at most.
+MERGED_BYTES_MAX = 512 << 10
+
+#: `(base, upto]` and all its events
+_Fresh = tuple[int, int, EventBatch]
 
 TOO_MANY_NAMES = (
     "this pubend remembers as many named publishers as it can and takes no new name, since forgetting one "
@@ -72,6 +78,14 @@ class PubendPolicy:
     release_unarchived: bool = False
     #: How often the log is looked through for events whose validity has passed, if there may be any.
     expiry: int = SECOND
+
+
+class _Gathered(NamedTuple):
+    """A batch with its ticks; `last` is the publisher's number of its last event."""
+
+    publisher: str
+    last: int
+    batch: EventBatch
 
 
 class RootStream(Protocol):
@@ -113,10 +127,11 @@ class Pubend:
         #: that it comes in this life. `_heard` has those that came.
         self._is_damaged = state.is_damaged
         self._heard: set[str] = set()
-        #: batches that are appended and not yet durable
+        #: batches that came and are not yet durable, and those of them that were not given to the log yet
         self._unsynced = 0
-        #: (base, upto, batch) of batches that are durable and not passed on yet
-        self._fresh: list[tuple[int, int, EventBatch]] = []
+        self._gathered: list[_Gathered] = []
+        #: what is durable and not passed on yet
+        self._fresh: list[_Fresh] = []
         self._sizes = LoggedSizes(state.sizes)
         #: The disk had no room for the last group: nothing is kept that nobody waits for.
         self._is_full = False
@@ -294,12 +309,22 @@ class Pubend:
             self._release_heard = self._turn.now  # nothing was waited for until now
         self._last = self._silent = first + batch.count - 1
         self._publishers.appended(publisher, (last, self._last))
-        self._out.add(AppendEvents(self.name, publisher, last - batch.count + 1, batch))
         self._unsynced += 1
-        self._turn.log.after(lambda: self._durable(publisher, last, batch), self._forgotten)
+        self._gathered.append(_Gathered(publisher, last, batch))
 
-    def _durable(self, publisher: str, last: int, batch: EventBatch) -> None:
-        self._unsynced -= 1
+    def _log(self) -> None:
+        """Append what has come since the last call: what a publisher has sent in a row becomes one batch."""
+        gathered, self._gathered = self._gathered, []
+        for publisher, last, batches in _in_a_row(gathered):
+            batch = concatenate(batches)
+            self._out.add(AppendEvents(self.name, publisher, last - batch.count + 1, batch))
+            self._turn.log.after(
+                partial(self._durable, publisher, last, batch, len(batches)), self._forgotten
+            )
+
+    def _durable(self, publisher: str, last: int, batch: EventBatch, came_in: int) -> None:
+        """A batch, which has come in so many parts, is durable."""
+        self._unsynced -= came_in
         self._is_full = False
         base, upto = self.position, int(batch.ticks[-1])
         self._publishers.durable(publisher, (last, upto))
@@ -313,10 +338,12 @@ class Pubend:
             self._turn.observer.logged(self.name, batch)
 
     def settle(self) -> None:
-        """Pass on what has become durable; its publishers have been answered already."""
+        """Log what has come, and pass on what has become durable; its publishers were answered already."""
+        if self._gathered:
+            self._log()
         if self._fresh:
             fresh, self._fresh = self._fresh, []
-            for base, upto, batch in fresh:
+            for base, upto, batch in _merged(fresh):
                 self._pass_on(base, upto, batch)
 
     def _pass_on(self, base: int, upto: int, batch: EventBatch | None) -> None:
@@ -470,6 +497,39 @@ class Pubend:
             beyond = self._sizes.beyond(self._policy.max_bytes)
             upto = upto if beyond is None else max(upto, beyond)
         return upto
+
+
+def _in_a_row(gathered: list[_Gathered]) -> Iterator[tuple[str, int, list[EventBatch]]]:
+    """Yield batches of one publisher whose ticks go on without a gap, and the number of the last event.
+
+    What is logged as one batch costs one record, whatever number of frames it came in.
+    """
+    publisher, last, batches, size, tick = gathered[0].publisher, 0, list[EventBatch](), 0, 0
+    for each in gathered:
+        size += len(each.batch.data)
+        goes_on = each.publisher == publisher and int(each.batch.ticks[0]) == tick + 1
+        if batches and (not goes_on or size > MERGED_BYTES_MAX):
+            yield publisher, last, batches
+            batches, size = [], len(each.batch.data)
+        batches.append(each.batch)
+        publisher, last, tick = each.publisher, each.last, int(each.batch.ticks[-1])
+    yield publisher, last, batches
+
+
+def _merged(fresh: list[_Fresh]) -> Iterator[_Fresh]:
+    """Yield the same events in fewer batches: passing a batch on costs the same for few events as for many.
+
+    Each piece of `fresh` begins where the one before it ends.
+    """
+    gathered: list[EventBatch] = []
+    size, base, upto = 0, fresh[0][0], fresh[0][0]
+    for _, end, batch in fresh:
+        if gathered and size + len(batch.data) > MERGED_BYTES_MAX:
+            yield base, upto, concatenate(gathered)
+            gathered, size, base = [], 0, upto
+        gathered.append(batch)
+        size, upto = size + len(batch.data), end
+    yield base, upto, concatenate(gathered)
 
 
 def _out_of_order(frame: Publish, known: tuple[int, int] | None) -> str:

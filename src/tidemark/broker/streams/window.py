@@ -44,6 +44,8 @@ class Cuts:
     def __init__(self, batch: EventBatch) -> None:
         self.batch = batch
         self._parts: dict[bytes, EventBatch] = {}
+        #: (id of an array of ticks, lo, hi) -> the array, and the rows with its ticks from lo to hi
+        self._of_ticks: dict[tuple[int, int, int], tuple[Rows, EventBatch | None]] = {}
         #: memory of the parts and of their keys
         self._bytes = 0
 
@@ -57,10 +59,28 @@ class Cuts:
             found = self.batch.take(rows)
             if len(self._parts) >= CUTS_MAX or self._bytes > CUTS_BYTES_MAX:
                 self._parts.clear()
+                self._of_ticks.clear()
                 self._bytes = 0
             self._parts[key] = found
             self._bytes += found.held_bytes + len(key)
         return found
+
+    def at(self, ticks: Rows, lo: int, hi: int) -> EventBatch | None:
+        """Return the events at ticks[lo:hi], which increase; None if one of them is not in the batch.
+
+        The array must not change: who asks again with the same one is answered at once.
+        """
+        key = id(ticks), lo, hi
+        known = self._of_ticks.get(key)
+        if known is not None:
+            return known[1]
+        wanted, found = ticks[lo:hi], self.batch.ticks
+        rows = np.minimum(np.searchsorted(found, wanted), len(found) - 1)
+        part = self.take(rows) if (found[rows] == wanted).all() else None
+        if len(self._of_ticks) >= CUTS_MAX:
+            self._of_ticks.clear()
+        self._of_ticks[key] = ticks, part
+        return part
 
 
 class WindowPiece(NamedTuple):
@@ -256,6 +276,8 @@ def unexpired(batch: EventBatch, wall: int) -> EventBatch | None:
         validity_ms: int = PRELUDE.unpack_from(batch.body.data)[-1]
         is_alive = not validity_ms or int(batch.ticks[0]) + validity_ms * MILLISECOND > wall
         return batch if is_alive else None
+    if batch.common is not None and not batch.common.validity_ms:
+        return batch
     validity = batch.prelude("validity_ms")
     if not validity.any():
         return batch

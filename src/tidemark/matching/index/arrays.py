@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 import numpy as np
@@ -14,6 +15,9 @@ Ids = NDArray[np.uint32]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 _FREED_BYTES_KEPT = 1 << 24
+#: Rows that have at most so many different words are looked up word by word, if there are so many rows.
+FEW = 6
+FEW_ROWS = 32
 
 
 def grown(array: NDArray[_Scalar], size: int) -> NDArray[_Scalar]:
@@ -48,3 +52,24 @@ def keep_freed_memory() -> None:
     other C libraries it has no effect.
     """
     np.empty(_FREED_BYTES_KEPT, np.uint8)
+
+
+def few_looked_up(words: Words, numbers: Mapping[bytes, int]) -> Ids | None:
+    """words[:, row] -> number[row], if the rows have few different words and all are in `numbers`; else None.
+
+    It takes a few array operations for each of the different words, and nothing for a row.
+    """
+    count = words.shape[1]
+    found, is_done = np.zeros(count, np.uint32), np.zeros(count, np.bool_)
+    at = 0
+    for _ in range(FEW if count >= FEW_ROWS else 0):
+        number = numbers.get(words[:, at].tobytes())
+        if number is None:
+            return None
+        chosen = (words == words[:, at : at + 1]).all(axis=0)
+        found[chosen] = number
+        is_done |= chosen
+        at = int(is_done.argmin())
+        if is_done[at]:
+            return found
+    return None

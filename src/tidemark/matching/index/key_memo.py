@@ -7,7 +7,7 @@ few events repeat. It goes by counts of rows only, so that the same batches are 
 
 from __future__ import annotations
 
-from tidemark.matching.index.arrays import Words
+from tidemark.matching.index.arrays import Ids, Words, few_looked_up
 
 #: Events whose keys are held; beyond that all are forgotten.
 MEMO_ROWS_MAX = 1 << 15
@@ -52,6 +52,14 @@ class KeyMemo:
                 self._numbers.clear()
             self._tried = self._known = 0
         return self._paused == 0
+
+    def few(self, keys: Words) -> Ids | None:
+        """keys[column, row] -> the number of each match set, if they are few and known; else None."""
+        found = few_looked_up(keys, self._numbers)
+        if found is not None:
+            self._tried += len(found)
+            self._known += len(found)
+        return found
 
     def look_up(self, keys: Words) -> tuple[list[bytes], list[int | None]]:
         """keys[column, row] -> the bytes of each row's keys, and the number of its match set if known."""

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tidemark.matching.index.arrays import Ids, Index, grown, spread
+from tidemark.matching.index.arrays import Ids, Index, Words, few_looked_up, grown, spread
 
 NOBODY = 0
 MATCH_SETS_MAX = 1 << 18
@@ -23,6 +23,10 @@ MATCH_SET_MEMBERS_MAX = 1 << 24
 DIGEST_BYTES = 16
 _NO_RULES = bytes(DIGEST_BYTES)
 _NUMBER_MAX = 1 << 31
+
+
+#: digests[:, row]: two words for each row
+Digests = Words
 
 
 class MembersOfRows(Protocol):
@@ -58,12 +62,16 @@ class MatchSets:
             self._forget()
         return is_full
 
-    def intern(self, digests: list[bytes], members_of: MembersOfRows) -> Ids:
-        """digests[row] -> number[row]. `members_of` is called once, with a row of each set not met before."""
-        numbers = list(map(self._numbers.get, digests))
+    def intern(self, digests: Digests, members_of: MembersOfRows) -> Ids:
+        """digests[:, row] -> number[row]. `members_of` is called once, with a row of each new set."""
+        few = few_looked_up(digests, self._numbers)
+        if few is not None:
+            return few
+        listed: list[bytes] = digests.T.copy().view(f"V{DIGEST_BYTES}").ravel().tolist()
+        numbers = list(map(self._numbers.get, listed))
         if None in numbers:
-            self._add(digests, members_of)
-            numbers = list(map(self._numbers.get, digests))
+            self._add(listed, members_of)
+            numbers = list(map(self._numbers.get, listed))
         return np.array(numbers, np.uint32)
 
     def members(self, number: int) -> Ids:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidemark.matching.index.arrays import Ids, Index, Words, grown, spread
-from tidemark.matching.index.match_sets import DIGEST_BYTES
+from tidemark.matching.index.match_sets import Digests
 from tidemark.matching.index.postings import Postings
 from tidemark.matching.selectors.selector import paths_of
 from tidemark.matching.selectors.tree import Node
@@ -150,13 +150,12 @@ class Rules:
         pairs = np.unique(rows << 32 | rules)
         return pairs >> 32, pairs & (2**32 - 1)
 
-    def digests(self, rows: Index, rules: Index, count: int) -> list[bytes]:
-        """Distinct pairs (rows[n], rules[n]) of `count` rows -> digest[row] of the row's set of rules."""
+    def digests(self, rows: Index, rules: Index, count: int) -> Digests:
+        """Distinct pairs (rows[n], rules[n]) of `count` rows -> digest[:, row] of the row's set of rules."""
         sums = np.zeros((2, count), np.uint64)
         np.add.at(sums[0], rows, self._name.take(rules))
         np.add.at(sums[1], rows, self._second_name.take(rules))
-        digests: list[bytes] = sums.T.copy().view(f"V{DIGEST_BYTES}").ravel().tolist()
-        return digests
+        return sums
 
     def members(self, rows: Index, rules: Index, wanted: list[int], count: int) -> tuple[Index, Ids]:
         """Distinct pairs (rows[n], rules[n]) of `count` rows -> the subscribers of the rows in `wanted`.

@@ -23,10 +23,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.errors import DecodeError, EncodeError
+from tidemark.errors import DecodeError
 from tidemark.message.batches.columns import Bools, Bytes, Ints, Spans
 from tidemark.message.batches.cutting import stretches
-from tidemark.message.batches.spans import copy_spans, joined, windows
+from tidemark.message.batches.spans import joined
 
 Buffer = bytes | bytearray | memoryview
 Item = TypeVar("Item", bound=Hashable)
@@ -41,6 +41,10 @@ VALIDITY_MS_MAX = 0xFFFF_FFFF
 #: Parsed dictionaries that are kept, since batch after batch has the same one; larger ones are parsed again.
 _DICTIONARIES_MAX = 256
 _DICTIONARY_BYTES_MAX = 1 << 10
+
+#: Columns of ends that are kept, of batches whose rows all have the same size, and the rows of the largest.
+_EVEN_ENDS_KEPT = 256
+_EVEN_ROWS_MAX = 1 << 10
 
 #: What a batch takes in memory besides its buffer: its objects, and for each of several rows what is derived
 #: from `ends` and the preludes and then kept. A dictionary that is not shared takes many times its bytes.
@@ -62,6 +66,17 @@ class Shape(NamedTuple):
 
     topic: str
     fingerprint: int
+
+
+class Prelude(NamedTuple):
+    """What stands before the message of a row: see the module's docstring."""
+
+    shape: int
+    publisher: int
+    priority: int
+    reserved: int
+    key_bytes: int
+    validity_ms: int
 
 
 class Verdict(NamedTuple):
@@ -89,9 +104,9 @@ class EventBatch:
         #: what `checking` has found of the messages already; None before it has looked
         self.verdict: Verdict | None = None
         at = _HEADER.size + names
-        self.ticks: Ints = np.frombuffer(data, "<i8", count, at)
-        self.ends: NDArray[np.uint32] = np.frombuffer(data, "<u4", count, at + 8 * count)
-        self.body: Bytes = np.frombuffer(data, np.uint8, body, at + 12 * count)
+        self.ticks: Ints = np.frombuffer(data, _TICK_DTYPE, count, at)
+        self.ends: NDArray[np.uint32] = np.frombuffer(data, _END_DTYPE, count, at + 8 * count)
+        self.body: Bytes = np.frombuffer(data, _BYTE_DTYPE, body, at + 12 * count)
 
     @classmethod
     def parse(cls, data: Buffer) -> EventBatch:
@@ -110,11 +125,46 @@ class EventBatch:
         return batch
 
     @classmethod
+    def counted(cls, data: Buffer, last: int, width: int) -> EventBatch:
+        """The batch of bytes without ticks, whose last tick is `last`, each one more than the one before.
+
+        With a `width` other than 0 all rows have so many bytes, and the ends are not in `data` either. The
+        bytes are trusted as those of `trusted` are; DecodeError if their parts do not add up.
+        """
+        if len(data) < _HEADER.size:
+            raise DecodeError("not an event batch")
+        _, count, names, body = _HEADER.unpack_from(data)
+        head = _HEADER.size + names
+        if len(data) != head + body + (0 if width else 4 * count) or (width and width * count != body):
+            raise DecodeError("the parts of the batch do not add up to its size")
+        ticks = np.arange(last - count + 1, last + 1, dtype="<i8").tobytes()
+        ends = _even_ends(width, count) if width else b""
+        return cls.trusted(bytearray().join((data[:head], ticks, ends, data[head:])))
+
+    @classmethod
     def trusted(cls, data: Buffer) -> EventBatch:
         """The batch in bytes that `parse` has checked before, and a checksum since."""
         _, _, names, _ = _HEADER.unpack_from(data)
         parse_names = _parse_names if names > _DICTIONARY_BYTES_MAX else _kept_names
         return cls(data, *parse_names(bytes(data[_HEADER.size : _HEADER.size + names])))
+
+    @property
+    def has_counted_ticks(self) -> bool:
+        """Whether each tick is one more than the one before."""
+        first, last = (int(self.ticks[0]), int(self.ticks[-1])) if self.count else (0, 0)
+        if self.count != last - first + 1:
+            return False
+        return self.count == 1 or self.ticks.tobytes() == np.arange(first, last + 1, dtype="<i8").tobytes()
+
+    @property
+    def head(self) -> memoryview:
+        """The bytes before the ticks: the header and the dictionary."""
+        return memoryview(self.data)[: _HEADER.size + self._names_bytes]
+
+    @property
+    def ends_and_body(self) -> memoryview:
+        """The bytes after the ticks."""
+        return memoryview(self.data)[_HEADER.size + self._names_bytes + 8 * self.count :]
 
     @property
     def names_bytes(self) -> int:
@@ -158,23 +208,37 @@ class EventBatch:
     def _preludes(self) -> NDArray[Any]:
         """The preludes of all rows, gathered at once."""
         if self.count < 2:
-            return np.frombuffer(self.body, _PRELUDE_DTYPE, self.count)
+            return np.frombuffer(self.body, PRELUDE_DTYPE, self.count)
         shape = (len(self.body) - PRELUDE.size + 1,)
         # The preludes are gathered as plain bytes: of a structured type numpy copies one field at a time,
         # which takes ten times as long.
-        return np.ndarray(shape, _PRELUDE_BYTES, self.body, strides=(1,))[self.starts].view(_PRELUDE_DTYPE)
+        return np.ndarray(shape, _PRELUDE_BYTES, self.body, strides=(1,))[self.starts].view(PRELUDE_DTYPE)
 
     @cached_property
-    def _row_bytes(self) -> int:
+    def row_bytes(self) -> int:
         """The bytes of each row, if all rows have the same size; else 0."""
-        width = len(self.body) // self.count if self.count else 0
-        if self.count and width == self.ends[0]:
-            same = self.ends == np.arange(width, width * self.count + 1, width)
-            return width if same.all() else 0
-        return 0
+        width, rest = divmod(len(self.body), self.count) if self.count else (0, 0)
+        if rest or not width or self.ends[0] != width:
+            return 0
+        return width if self.ends.tobytes() == _even_ends(width, self.count) else 0
+
+    @cached_property
+    def common(self) -> Prelude | None:
+        """The prelude that all rows have, if they have the same one and the same size; else None."""
+        width = self.row_bytes
+        if width < PRELUDE.size:
+            return None
+        first = bytes(self.body.data[: PRELUDE.size])
+        if self.count > 1:
+            all_of_them = np.ndarray((self.count,), _PRELUDE_BYTES, self.body, strides=(width,)).tobytes()
+            if all_of_them != first * self.count:
+                return None
+        return Prelude(*PRELUDE.unpack(first))
 
     def lengths(self, rows: Ints) -> NDArray[np.uint32]:
         """The bytes that each of these rows takes in the body: prelude, message and key."""
+        if self.row_bytes:
+            return np.full(len(rows), self.row_bytes, np.uint32)
         return (self.ends[rows] - self.starts[rows]).astype(np.uint32)
 
     def message(self, row: int) -> bytes:
@@ -200,10 +264,10 @@ class EventBatch:
     def take(self, rows: Ints | Bools) -> EventBatch:
         """A new batch of these rows (indices in any order, or a mask)."""
         chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else np.asarray(rows, np.int64)
-        width = self._row_bytes
+        width = self.row_bytes
         if width:
             body = self.body.reshape(self.count, width)[chosen].ravel()
-            ends = np.arange(width, width * len(chosen) + 1, width)
+            ends = np.frombuffer(_even_ends(width, len(chosen)), _END_DTYPE)
             return self._with_rows(self.ticks[chosen], ends, body)
         first, last = self._runs(chosen)
         body, _ = joined(Spans(self.body, first, last))
@@ -227,10 +291,18 @@ class EventBatch:
         return [self.slice(rows.start, rows.stop) for rows in stretches(reach, bytes_max - overhead)]
 
     def _with_rows(self, ticks: Ints, ends: NDArray[np.integer], body: Bytes) -> EventBatch:
+        narrow = ends.astype(_END_DTYPE, copy=False)
         if self._names_bytes > _DICTIONARY_BYTES_MAX and self._names_bytes > len(body):
-            return self._with_used_names(ticks, ends.astype("<u4"), body)
-        names = bytes(self.data[_HEADER.size : _HEADER.size + self._names_bytes])
-        return _assemble(names, self.shapes, self.publishers, ticks, ends.astype("<u4"), [body.data])
+            return self._with_used_names(ticks, narrow, body)
+        made = assemble(self._dictionary, self.shapes, self.publishers, ticks, narrow, [body.data])
+        if made.count and self.__dict__.get("common") is not None:
+            made.row_bytes, made.common = self.row_bytes, self.common
+        return made
+
+    @property
+    def _dictionary(self) -> bytes:
+        """The bytes that name shapes and publishers."""
+        return bytes(self.data[_HEADER.size : _HEADER.size + self._names_bytes])
 
     def _with_used_names(self, ticks: Ints, ends: NDArray[np.uint32], body: Bytes) -> EventBatch:
         """A batch of these rows with a dictionary of what they name: a few rows do not carry it all."""
@@ -242,7 +314,7 @@ class EventBatch:
             used.append(numbers.tolist())
         shapes = tuple(self.shapes[number] for number in used[0])
         publishers = tuple(self.publishers[number] for number in used[1])
-        return _assemble(_names(shapes, publishers), shapes, publishers, ticks, ends, [renamed.data])
+        return assemble(write_names(shapes, publishers), shapes, publishers, ticks, ends, [renamed.data])
 
     def _runs(self, rows: Ints) -> tuple[Ints, Ints]:
         """Where the stretches of bytes of these rows start and end.
@@ -261,8 +333,14 @@ class EventBatch:
             if len(self.body):
                 raise DecodeError("a batch without rows has a body")
             return
+        size = len(self.body)
+        if self.count == 1 and (size < PRELUDE.size or self.ends[0] != size):
+            raise DecodeError("the rows of the batch do not tile its body")
         if self.count == 1:
-            self._check_row()
+            self._check_prelude(Prelude(*PRELUDE.unpack_from(self.body.data)), size)
+            return
+        if self.common is not None:
+            self._check_prelude(self.common, self.row_bytes)
             return
         lengths = self.ends - self.starts
         if lengths.min() < PRELUDE.size or self.ends[-1] != len(self.body):
@@ -278,21 +356,17 @@ class EventBatch:
         if (self.prelude("key_bytes") > lengths - PRELUDE.size).any():
             raise DecodeError("a row's key is longer than the row")
 
-    def _check_row(self) -> None:
-        """What `_check_rows` checks, for a batch of one row: array operations would take longer."""
-        size = len(self.body)
-        if size < PRELUDE.size or self.ends[0] != size:
-            raise DecodeError("the rows of the batch do not tile its body")
+    def _check_prelude(self, prelude: Prelude, size: int) -> None:
+        """What `_check_rows` checks, of a row of this size: for one row, or for rows that are all alike."""
         if size > EVENT_BYTES_MAX:
             raise DecodeError(f"an event is over the limit of {EVENT_BYTES_MAX} bytes")
-        shape, publisher, priority, reserved, key_bytes, _ = PRELUDE.unpack_from(self.body.data)
-        if shape >= len(self.shapes):
+        if prelude.shape >= len(self.shapes):
             raise DecodeError("a row names a shape that the batch does not define")
-        if publisher >= len(self.publishers):
+        if prelude.publisher >= len(self.publishers):
             raise DecodeError("a row names a publisher that the batch does not define")
-        if priority > PRIORITY_MAX or reserved:
+        if prelude.priority > PRIORITY_MAX or prelude.reserved:
             raise DecodeError("a row has a priority or flags that this version does not know")
-        if key_bytes > size - PRELUDE.size:
+        if prelude.key_bytes > size - PRELUDE.size:
             raise DecodeError("a row's key is longer than the row")
 
     def __len__(self) -> int:
@@ -307,7 +381,7 @@ class EventBatch:
         return f"<EventBatch of {self.count} events, {len(self.data)} bytes>"
 
 
-_PRELUDE_DTYPE = np.dtype(
+PRELUDE_DTYPE = np.dtype(
     [
         ("shape", "<u2"),
         ("publisher", "<u2"),
@@ -318,8 +392,22 @@ _PRELUDE_DTYPE = np.dtype(
     ]
 )
 _PRELUDE_BYTES = np.dtype((np.void, PRELUDE.size))
+_TICK_DTYPE, _END_DTYPE, _BYTE_DTYPE = np.dtype("<i8"), np.dtype("<u4"), np.dtype(np.uint8)
 #: byte offsets in a prelude
-_SHAPE_AT, _PUBLISHER_AT, _KEY_BYTES_AT = 0, 2, 6
+_SHAPE_AT, _PUBLISHER_AT, KEY_BYTES_AT = 0, 2, 6
+
+
+def _even_ends(width: int, count: int) -> bytes:
+    """The column `ends` of a batch of `count` rows of `width` bytes each."""
+    make = _made_ends if count > _EVEN_ROWS_MAX else _kept_ends
+    return make(width, count)
+
+
+def _made_ends(width: int, count: int) -> bytes:
+    return np.arange(width, width * count + 1, width, dtype=np.uint32).astype("<u4").tobytes()
+
+
+_kept_ends = lru_cache(maxsize=_EVEN_ENDS_KEPT)(_made_ends)
 
 
 def batch_names_bytes(data: Buffer, at: int) -> int:
@@ -345,21 +433,29 @@ def concatenate(batches: Sequence[EventBatch]) -> EventBatch:
         return batches[0]
     if not batches:
         return BatchBuilder().build()
+    first = batches[0]
+    size = sum(len(batch.body) for batch in batches)
+    if size > BATCH_BYTES_MAX:
+        raise DecodeError(f"{size} bytes in one batch are over the limit of {BATCH_BYTES_MAX}")
+    counts = [batch.count for batch in batches]
+    ticks = np.concatenate([batch.ticks for batch in batches])
+    width = first.row_bytes if all(batch.row_bytes == first.row_bytes for batch in batches) else 0
+    if width:
+        ends: NDArray[np.uint32] = np.frombuffer(_even_ends(width, len(ticks)), _END_DTYPE)
+    else:
+        base = np.cumsum([0, *(len(batch.body) for batch in batches)])[:-1].astype("<u4")
+        ends = np.concatenate([batch.ends for batch in batches]) + np.repeat(base, counts)
+    bodies = [batch.body.data for batch in batches]
+    if all(batch.shapes == first.shapes and batch.publishers == first.publishers for batch in batches):
+        whole = assemble(first._dictionary, first.shapes, first.publishers, ticks, ends, bodies)
+        if width and first.common is not None and all(batch.common == first.common for batch in batches):
+            whole.row_bytes, whole.common = width, first.common
+        return whole
     shapes = [batch.shapes for batch in batches]
     publishers = [batch.publishers for batch in batches]
     of_shape, of_publisher = _united(shapes), _united(publishers)
-    base = np.cumsum([0, *(len(batch.body) for batch in batches)])
-    if base[-1] > BATCH_BYTES_MAX:
-        raise DecodeError(f"{base[-1]} bytes in one batch are over the limit of {BATCH_BYTES_MAX}")
-    counts = [batch.count for batch in batches]
-    whole = _assemble(
-        _names(tuple(of_shape), tuple(of_publisher)),
-        tuple(of_shape),
-        tuple(of_publisher),
-        np.concatenate([batch.ticks for batch in batches]),
-        np.concatenate([batch.ends for batch in batches]) + np.repeat(base[:-1].astype("<u4"), counts),
-        [batch.body.data for batch in batches],
-    )
+    united = tuple(of_shape), tuple(of_publisher)
+    whole = assemble(write_names(*united), *united, ticks, ends, bodies)
     _rename(whole, _SHAPE_AT, shapes, of_shape, counts)
     _rename(whole, _PUBLISHER_AT, publishers, of_publisher, counts)
     return whole
@@ -392,55 +488,6 @@ def _rename(
     view, at = sliding(whole.body, "<u2"), whole.starts + offset
     of_row = np.repeat([firsts[each] for each in dictionaries], counts)
     view[at] = np.array(places, "<u2")[of_row + view[at]]
-
-
-def from_messages(
-    shape: Shape, messages: Spans, *, publisher: str = "", keys: Spans | None = None
-) -> EventBatch:
-    """A batch of messages of one shape with ticks 0; EncodeError if a key is too long."""
-    count = len(messages)
-    key_lengths = keys.lengths if keys is not None else np.zeros(count, np.int64)
-    if count and key_lengths.max() > KEY_BYTES_MAX:
-        raise EncodeError(f"a key has at most {KEY_BYTES_MAX} bytes")
-    lengths = PRELUDE.size + messages.lengths + key_lengths
-    ends = np.cumsum(lengths)
-    body = np.empty(int(ends[-1]) if count else 0, np.uint8)
-    starts = ends - lengths
-    if count:
-        prelude = np.frombuffer(PRELUDE.pack(0, 0, PRIORITY_DEFAULT, 0, 0, 0), np.uint8)
-        windows(body, PRELUDE.size)[starts] = prelude
-        sliding(body, "<u2")[starts + _KEY_BYTES_AT] = key_lengths
-    copy_spans(body, starts + PRELUDE.size, messages)
-    if keys is not None:
-        copy_spans(body, ends - key_lengths, keys)
-    names = _names((shape,), (publisher,))
-    ticks = np.zeros(count, np.int64)
-    return _assemble(names, (shape,), (publisher,), ticks, ends.astype("<u4"), [body.data])
-
-
-def from_rows(
-    shapes: tuple[Shape, ...],
-    publishers: tuple[str, ...],
-    messages: Spans,
-    keys: Spans,
-    *,
-    shape: NDArray[np.integer],
-    publisher: NDArray[np.integer],
-    priority: NDArray[np.integer],
-    validity_ms: NDArray[np.integer],
-    ticks: Ints,
-) -> EventBatch:
-    """A batch of events whose parts were kept in columns, as the archive keeps them.
-
-    shape[row] and publisher[row] are indices into `shapes` and `publishers`.
-    """
-    plain = from_messages(shapes[0], messages, keys=keys)
-    rows = np.zeros(plain.count, _PRELUDE_DTYPE)
-    rows["shape"], rows["publisher"], rows["priority"] = shape, publisher, priority
-    rows["validity_ms"], rows["key_bytes"] = validity_ms, keys.lengths
-    if plain.count:
-        windows(plain.body, PRELUDE.size)[plain.starts] = rows.view(np.uint8).reshape(-1, PRELUDE.size)
-    return _assemble(_names(shapes, publishers), shapes, publishers, ticks, plain.ends, [plain.body.data])
 
 
 class BatchBuilder:
@@ -496,10 +543,10 @@ class BatchBuilder:
         shapes, publishers = tuple(self._shapes), tuple(self._publishers)
         ticks = np.zeros(len(self._ends), np.int64)
         ends = np.array(self._ends, "<u4")
-        return _assemble(_names(shapes, publishers), shapes, publishers, ticks, ends, self._pieces)
+        return assemble(write_names(shapes, publishers), shapes, publishers, ticks, ends, self._pieces)
 
 
-def _assemble(
+def assemble(
     names: bytes,
     shapes: tuple[Shape, ...],
     publishers: tuple[str, ...],
@@ -507,13 +554,15 @@ def _assemble(
     ends: NDArray[np.uint32],
     pieces: Sequence[Buffer],
 ) -> EventBatch:
+    """The batch of these parts, in a new writable buffer; `pieces` one after the other are its body."""
     body = int(ends[-1]) if len(ends) else 0
     header = _HEADER.pack(MAGIC, len(ends), len(names), body)
     data = bytearray().join((header, names, ticks.tobytes(), ends.tobytes(), *pieces))
     return EventBatch(data, shapes, publishers)
 
 
-def _names(shapes: Sequence[Shape], publishers: Sequence[str]) -> bytes:
+def write_names(shapes: Sequence[Shape], publishers: Sequence[str]) -> bytes:
+    """The dictionary of a batch with these shapes and publishers."""
     parts = [_COUNTS.pack(len(shapes), len(publishers))]
     for shape in shapes:
         topic = shape.topic.encode()

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from tidemark.errors import DecodeError
+from tidemark.message.batches.alike import are_alike
 from tidemark.message.batches.batch import PRELUDE, EventBatch, Shape, Verdict
 from tidemark.message.batches.columns import Ints
 from tidemark.message.batches.gather import Messages
@@ -42,6 +43,9 @@ def check_messages(batch: EventBatch, schemas: Mapping[int, Schema]) -> None:
             _known(batch.shapes[0], schemas).check(message)
         except DecodeError as error:
             raise _at(0, error) from None
+        return
+    common = batch.common
+    if common is not None and are_alike(batch, common, _known(batch.shapes[common.shape], schemas)):
         return
     for shape, rows in _groups(batch):
         schema = _known(shape, schemas)

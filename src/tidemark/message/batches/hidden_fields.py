@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidemark.errors import DecodeError, EncodeError
-from tidemark.message.batches.batch import EventBatch, Shape, from_rows
+from tidemark.message.batches.batch import EventBatch, Shape
+from tidemark.message.batches.building import from_rows
 from tidemark.message.batches.columns import Column, Ints, Spans
 from tidemark.message.batches.gather import Messages
 from tidemark.message.batches.scatter import write_cases

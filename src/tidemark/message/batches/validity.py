@@ -13,6 +13,8 @@ def may_expire(batch: EventBatch) -> bool:
     """Return whether any event of the batch has a validity."""
     if batch.count == 1:
         return bool(PRELUDE.unpack_from(batch.body.data)[-1])
+    if batch.common is not None:
+        return bool(batch.common.validity_ms)
     return bool(batch.prelude("validity_ms").any())
 
 

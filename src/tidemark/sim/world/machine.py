@@ -40,6 +40,7 @@ from tidemark.broker.effects import (
     Stimulus,
     Woken,
 )
+from tidemark.broker.hearing import may_settle_later
 from tidemark.broker.overlay.layout import Layout
 from tidemark.errors import DamagedError, DiskFailedError, DiskFullError
 from tidemark.message.batches.batch import EventBatch
@@ -75,6 +76,7 @@ class Machine:
             self._disk_failed,
             is_cached=world.plan.cache_bytes_max > 0,
             pfs_group_bits=world.plan.pfs_group_bits,
+            os_pubends=tuple(world.plan.pubends) if world.plan.is_durable_once_written else (),
         )
         self.life = 0
         self.broker: Broker | None = None
@@ -220,7 +222,10 @@ class Machine:
 
         def go_on() -> None:
             while self.life == life and self._held and self._engine.now >= self._paused_until:
-                self._handle(self._held.popleft())
+                together = [self._held.popleft()]
+                while self._held and may_settle_later(together[-1]) and may_settle_later(self._held[0]):
+                    together.append(self._held.popleft())
+                self._handle(*together)
 
         self._engine.at(self._paused_until, go_on)
 
@@ -284,7 +289,32 @@ class Machine:
         else:
             self._handle(stimulus)
 
-    def _handle(self, stimulus: Stimulus) -> None:
+    def _handle(self, *stimuli: Stimulus) -> None:
+        """Have the broker handle one stimulus, or several that it may hear before it settles."""
+        assert self.broker is not None
+        life, trace, now = self.life, self._world.trace, self._engine.now
+        effects: list[Effect] = []
+        heard = 0
+        for stimulus in stimuli:
+            known = self._noted(stimulus)
+            if known is None:
+                continue
+            if trace is not None:
+                trace.told(now, self.name, known)
+            effects += self.broker.hear(known, now, now + self.skew)
+            heard += 1
+        if not heard:
+            return
+        for effect in effects + self.broker.settle():
+            if trace is not None:
+                trace.did(now, self.name, effect)
+            if self.life == life:
+                self._carry_out(effect)
+        if self.life == life:
+            self._schedule_wake()
+
+    def _noted(self, stimulus: Stimulus) -> Stimulus | None:
+        """Note what the world has to know of a stimulus; return it as the broker gets it, None if never."""
         assert self.broker is not None
         if isinstance(stimulus, LinkUp):
             self._heard_up[stimulus.peer] = self._heard_up.get(stimulus.peer, 0) + 1
@@ -293,32 +323,22 @@ class Machine:
             self._goes_by(stimulus.document)
         elif isinstance(stimulus, ClientCame):
             known = self._logged_in(stimulus)
-            if known is None:
-                return
-            stimulus = known
-            self._logged_in_clients.add(known.client)
+            if known is not None:
+                self._logged_in_clients.add(known.client)
+            return known
         elif isinstance(stimulus, ClientGone):
             self._logged_in_clients.discard(stimulus.client)
         elif isinstance(stimulus, ClientFrameReceived) and isinstance(stimulus.frame, Publish):
             if self._has_to_wait(stimulus):
-                return
+                return None
             if stimulus.client in self._logged_in_clients:
                 self._world.publishes(self.name, stimulus.client, stimulus.frame)
         elif isinstance(stimulus, ClientFrameReceived) and stimulus.client in self._unread:
             self._unread[stimulus.client].append(stimulus)
-            return
+            return None
         elif isinstance(stimulus, PeerFrameReceived):
             self._world.checks.heard(self.broker, stimulus.peer, stimulus.frame)
-        life, trace = self.life, self._world.trace
-        if trace is not None:
-            trace.told(self._engine.now, self.name, stimulus)
-        for effect in self.broker.handle(stimulus, self._engine.now, self._engine.now + self.skew):
-            if trace is not None:
-                trace.did(self._engine.now, self.name, effect)
-            if self.life == life:
-                self._carry_out(effect)
-        if self.life == life:
-            self._schedule_wake()
+        return stimulus
 
     def _goes_by(self, document: AccessDocument) -> None:
         assert self._world.access is not None

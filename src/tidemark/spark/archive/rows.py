@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark.errors import MessageError
-from tidemark.message.batches.batch import EventBatch, Shape, from_rows
+from tidemark.message.batches.batch import EventBatch, Shape
+from tidemark.message.batches.building import from_rows
 from tidemark.message.batches.columns import Bools, Bytes, Ints, Spans
 from tidemark.message.batches.reader import EventReader
 from tidemark.message.batches.spans import joined

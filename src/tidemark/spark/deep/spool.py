@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 
 from tidemark.errors import DirectoryLockedError, StorageError
 from tidemark.matching.index.arrays import spread
-from tidemark.message.batches.batch import EventBatch, Shape, from_rows
+from tidemark.message.batches.batch import EventBatch, Shape
+from tidemark.message.batches.building import from_rows
 from tidemark.message.batches.columns import Bytes, Ints, Spans
 from tidemark.message.batches.cutting import stretches
 from tidemark.message.batches.spans import joined
@@ -148,6 +149,8 @@ class SliceReader:
             for name, (dtype, at, count) in about["columns"].items()
         }
         self._body: Bytes = np.frombuffer(self._map, np.uint8)
+        #: the numbers of the lines that want something of the slice
+        self.lines: frozenset[int] = frozenset(np.unique(self._column["lines"]).tolist())
         #: requests that still need the file; `Spool.release` counts down
         self.readers = 0
 

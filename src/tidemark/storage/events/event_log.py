@@ -165,7 +165,7 @@ class EventLog:
         """
         first, last = int(batch.ticks[0]), int(batch.ticks[-1])
         assert first > max(self._last_tick, self._floor, self._lost)
-        assert batch.count == 1 or (batch.ticks[1:] > batch.ticks[:-1]).all()
+        assert last - first >= batch.count - 1
         before, size = self._last_tick, len(batch.data)
 
         def undo() -> None:
@@ -230,7 +230,7 @@ class EventLog:
         due: int | None = now
         expired: LogRecord | None = None
         for record in records:
-            events = decode_events(record.payload) if record.mark <= whole else None
+            events = decode_events(record.payload, record.mark) if record.mark <= whole else None
             due = expires_at(events.batch) if events is not None else None
             if events is None and decode_moved(record.payload) is not None:
                 due = now  # there is no event in it
@@ -381,7 +381,7 @@ class EventLog:
         while first <= last:
             reading = self._volume.read_some(self._events, first, last)
             for record in reading.records:
-                events = decode_events(record.payload)
+                events = decode_events(record.payload, record.mark)
                 if events is not None and events.publisher:
                     sequence = events.sequence + events.batch.count - 1
                     self._publishers.note(events.publisher, LastPublished(sequence, record.mark))
@@ -408,7 +408,7 @@ class EventLog:
             return base, max(base, self._last_tick)
         upto = self._last_tick
         for record in self._volume.read_some(self._events, last + 1, last + 1).records:
-            events = decode_events(record.payload)
+            events = decode_events(record.payload, record.mark)
             upto = record.mark if events is None else int(events.batch.ticks[0]) - 1
         return base, max(base, upto)
 
@@ -416,7 +416,7 @@ class EventLog:
 def _cut(records: list[LogRecord], base: Tick, upto: Tick) -> Iterator[EventBatch]:
     """Yields the batches of `records`, cut to `(base, upto]`; a batch within the range stays as it is."""
     for record in records:
-        events = decode_events(record.payload)
+        events = decode_events(record.payload, record.mark)
         if events is None:
             continue
         batch = events.batch

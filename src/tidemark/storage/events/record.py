@@ -1,12 +1,16 @@
 """The records that an event log writes into its streams.
 
-    events := kind u8 | 0 u8 | name bytes u16 | 0 u32 | sequence i64 | name, padded to 8 bytes | event batch
+    events := kind u8 | 0 u8 | name bytes u16 | row bytes u32 | sequence i64 | name, padded to 8 bytes | batch
     resume := kind u8 | zeros; ticks up to its mark that have no event are lost
     moved  := kind u8 | 0 u8 | name bytes u16 | pubend bytes u32 | sequence i64 | tick i64 | move i64 | name |
               pubend; a publisher left for the pubend, or came to this one if there is none
     marks  := lease i64 | lost i64 | expired i64; the last is missing in marks of earlier versions
 
-The publisher's name is left out if it is the first in the batch's own dictionary, as it usually is.
+The publisher's name is left out if it is the first in the batch's own dictionary, as it usually is. The batch
+is an event batch without what the rest of the record tells: a pubend gives the events of a batch one tick
+after the other, and the mark of a record is the last of them, so the ticks are left out; and where all rows
+have the same size, that size is in the record and the ends of the rows are left out. Records of versions
+before 0.2.0, and those of batches with other ticks, have the whole batch.
 """
 
 from __future__ import annotations
@@ -14,11 +18,12 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
+from tidemark.errors import UnknownFormatError
 from tidemark.message.batches.batch import Buffer, EventBatch
 from tidemark.message.publisher_names import PublisherMove
 from tidemark.ticks.tick import TICK_MIN, Tick
 
-_EVENTS, _EVENTS_OF_FIRST, _RESUME, _MOVED = 1, 2, 3, 4
+_EVENTS, _EVENTS_OF_FIRST, _RESUME, _MOVED, _COUNTED, _COUNTED_OF_FIRST = 1, 2, 3, 4, 5, 6
 _PREFIX = Struct("<BBHIq")
 _MOVE = Struct("<qq")
 _MARKS = Struct("<qqq")
@@ -54,12 +59,16 @@ class Marks(NamedTuple):
 
 
 def encode_events(batch: EventBatch, publisher: str, sequence: int) -> list[Buffer]:
-    """Returns the pieces of a record with events; the batch's own bytes are one of them."""
-    if batch.publishers[:1] == (publisher,):
-        return [_PREFIX.pack(_EVENTS_OF_FIRST, 0, 0, 0, sequence), batch.data]
-    name = publisher.encode()
-    prefix = _PREFIX.pack(_EVENTS, 0, len(name), 0, sequence)
-    return [prefix, name + bytes(-len(name) % 8), batch.data]
+    """Returns the pieces of a record with events; views of the batch's own bytes are among them."""
+    is_of_first = batch.publishers[:1] == (publisher,)
+    name = b"" if is_of_first else publisher.encode()
+    if batch.has_counted_ticks:
+        kind, width = _COUNTED_OF_FIRST if is_of_first else _COUNTED, batch.row_bytes
+        parts: list[Buffer] = [batch.head, batch.body.data if width else batch.ends_and_body]
+    else:
+        kind, width, parts = _EVENTS_OF_FIRST if is_of_first else _EVENTS, 0, [batch.data]
+    prefix = _PREFIX.pack(kind, 0, len(name), width, sequence)
+    return [prefix + name + bytes(-len(name) % 8), *parts]
 
 
 def encode_resume() -> list[Buffer]:
@@ -86,17 +95,25 @@ def decode_moved(payload: bytes | memoryview) -> MovedPublisher | None:
     return MovedPublisher(name.decode(), sequence, tick, PublisherMove(number, to.decode()))
 
 
-def decode_events(payload: bytes | memoryview) -> PublishedBatch | None:
-    """Returns what was published; None for a record without events."""
+def decode_events(payload: bytes | memoryview, mark: Tick) -> PublishedBatch | None:
+    """Returns what was published in a record with this mark; None for a record without events.
+
+    Raises UnknownFormatError for a record of a later version.
+    """
     data = memoryview(payload)
-    kind, _, length, _, sequence = _PREFIX.unpack_from(data)
+    kind, _, length, width, sequence = _PREFIX.unpack_from(data)
     if kind in (_RESUME, _MOVED):
         return None
     start = _PREFIX.size + length + -length % 8
-    batch = EventBatch.trusted(data[start:])
-    if kind == _EVENTS_OF_FIRST:
+    if kind in (_EVENTS, _EVENTS_OF_FIRST):
+        batch = EventBatch.trusted(data[start:])
+    elif kind in (_COUNTED, _COUNTED_OF_FIRST):
+        batch = EventBatch.counted(data[start:], mark, width)
+    else:
+        reason = f"a record of events of kind {kind}, which a later version wrote; start that version"
+        raise UnknownFormatError(reason, path="")
+    if kind in (_EVENTS_OF_FIRST, _COUNTED_OF_FIRST):
         return PublishedBatch(batch, batch.publishers[0], sequence)
-    assert kind == _EVENTS
     return PublishedBatch(batch, str(data[_PREFIX.size : _PREFIX.size + length], "utf-8"), sequence)
 
 

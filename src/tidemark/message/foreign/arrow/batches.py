@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from tidemark.errors import MessageError
-from tidemark.message.batches.batch import EventBatch, Shape, from_messages
+from tidemark.message.batches.batch import EventBatch, Shape
+from tidemark.message.batches.building import from_messages
 from tidemark.message.batches.columns import Column, Spans
 from tidemark.message.batches.reader import BatchColumns, absent_column
 from tidemark.message.batches.scatter import encode_columns, is_flat_record

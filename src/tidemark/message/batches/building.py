@@ -1,0 +1,80 @@
+"""Batches of many events at once, from columns of their messages, keys and preludes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.errors import EncodeError
+from tidemark.message.batches.batch import (
+    KEY_BYTES_AT,
+    KEY_BYTES_MAX,
+    PRELUDE,
+    PRELUDE_DTYPE,
+    PRIORITY_DEFAULT,
+    EventBatch,
+    Shape,
+    assemble,
+    sliding,
+    write_names,
+)
+from tidemark.message.batches.columns import Ints, Spans
+from tidemark.message.batches.spans import copy_spans, windows
+
+
+def from_messages(
+    shape: Shape, messages: Spans, *, publisher: str = "", keys: Spans | None = None
+) -> EventBatch:
+    """A batch of messages of one shape with ticks 0; EncodeError if a key is too long."""
+    count = len(messages)
+    key_lengths = keys.lengths if keys is not None else np.zeros(count, np.int64)
+    if count and key_lengths.max() > KEY_BYTES_MAX:
+        raise EncodeError(f"a key has at most {KEY_BYTES_MAX} bytes")
+    lengths = PRELUDE.size + messages.lengths + key_lengths
+    ends = np.cumsum(lengths)
+    body = np.empty(int(ends[-1]) if count else 0, np.uint8)
+    starts = ends - lengths
+    if count:
+        prelude = np.frombuffer(PRELUDE.pack(0, 0, PRIORITY_DEFAULT, 0, 0, 0), np.uint8)
+        windows(body, PRELUDE.size)[starts] = prelude
+        sliding(body, "<u2")[starts + KEY_BYTES_AT] = key_lengths
+    copy_spans(body, starts + PRELUDE.size, messages)
+    if keys is not None:
+        copy_spans(body, ends - key_lengths, keys)
+    names = write_names((shape,), (publisher,))
+    ticks = np.zeros(count, np.int64)
+    return assemble(names, (shape,), (publisher,), ticks, ends.astype("<u4"), [body.data])
+
+
+def from_rows(
+    shapes: tuple[Shape, ...],
+    publishers: tuple[str, ...],
+    messages: Spans,
+    keys: Spans,
+    *,
+    shape: NDArray[np.integer],
+    publisher: NDArray[np.integer],
+    priority: NDArray[np.integer],
+    validity_ms: NDArray[np.integer],
+    ticks: Ints,
+) -> EventBatch:
+    """A batch of events whose parts were kept in columns, as the archive keeps them.
+
+    shape[row] and publisher[row] are indices into `shapes` and `publishers`.
+    """
+    count, key_lengths = len(messages), keys.lengths
+    if count and key_lengths.max() > KEY_BYTES_MAX:
+        raise EncodeError(f"a key has at most {KEY_BYTES_MAX} bytes")
+    rows = np.zeros(count, PRELUDE_DTYPE)
+    rows["shape"], rows["publisher"], rows["priority"] = shape, publisher, priority
+    rows["validity_ms"], rows["key_bytes"] = validity_ms, key_lengths
+    lengths = PRELUDE.size + messages.lengths + key_lengths
+    ends = np.cumsum(lengths)
+    body = np.empty(int(ends[-1]) if count else 0, np.uint8)
+    starts = ends - lengths
+    places = np.arange(0, count * PRELUDE.size, PRELUDE.size)
+    copy_spans(body, starts, Spans(rows.view(np.uint8), places, places + PRELUDE.size))
+    copy_spans(body, starts + PRELUDE.size, messages)
+    copy_spans(body, ends - key_lengths, keys)
+    names = write_names(shapes, publishers)
+    return assemble(names, shapes, publishers, ticks, ends.astype("<u4"), [body.data])

@@ -1,0 +1,41 @@
+"""What a node reads from a publisher at once goes to the disk in one record, with one sync."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.live_node import config_at
+from tests.node.speech import Stage, events, play
+from tidemark.broker.effects import AppendEvents, Effect, SyncLog
+from tidemark.wire.frames import Publish, Published
+
+
+def test_what_a_node_reads_at_once_goes_to_the_disk_in_one_record_with_one_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data"))
+        client = await stage.client(node)
+        await client.declare()
+        (number,) = node.runtime.clients
+        put, seen = node.runtime.disk.put, list[Effect]()
+
+        def noting(effects: Sequence[Effect]) -> None:
+            seen.extend(each for each in effects if isinstance(each, AppendEvents | SyncLog))
+            put(effects)
+
+        monkeypatch.setattr(node.runtime.disk, "put", noting)
+        frames = [Publish("main", "p", first, events(first, 10)) for first in (1, 11, 21, 31)]
+        assert node.runtime.client_said(number, list(frames)) == 4
+        append, sync = seen
+        assert isinstance(append, AppendEvents)
+        assert isinstance(sync, SyncLog)
+        assert (append.sequence, append.batch.count) == (1, 40)
+        while (await client.hear(Published)).sequence < 40:
+            pass
+        monkeypatch.undo()
+
+    play(story)
