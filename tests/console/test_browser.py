@@ -115,6 +115,11 @@ def test_a_person_walks_through_all_pages(overlay: OverlayNodes, console: LiveCo
 
         page.get_by_role("link", name="Overlay").click()
         expect(page.locator("svg.overlay .broker")).to_have_count(3)
+        page.get_by_role("link", name="north", exact=True).first.click()
+        expect(page.locator("svg.overlay .way polygon")).to_have_count(2)
+        picture(page, "way")
+        page.get_by_role("link", name="all links").click()
+        expect(page.locator("svg.overlay .way")).to_have_count(0)
         page.locator("svg.overlay a").nth(1).click()
         expect(page.get_by_role("heading", name=re.compile("is drained"))).to_be_visible()
         picture(page, "overlay")
