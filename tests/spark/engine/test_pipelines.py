@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.live_node import live_node
-from tests.spark.manual import programs, section
+from tests.spark.manual import section
 from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.spark.engine.java import java_home
@@ -23,8 +23,8 @@ SCHEMA = "[symbol: string, price: double, qty: int]"
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_pipeline_of_the_manual_publishes_each_event_once(tmp_path: Path) -> None:
-    (spec,) = re.findall(r"```yaml\n(.*?)```", section("Declarative pipelines"), re.DOTALL)
-    (program,) = programs("Declarative pipelines")
+    blocks = re.findall(r"```(yaml|py)\n(.*?)```", section("Declarative pipelines"), re.DOTALL)
+    (_, spec), (_, program) = blocks
     (tmp_path / "transformations").mkdir()
     (tmp_path / "spark-pipeline.yml").write_text(spec.replace("/tmp/demo", str(tmp_path)))
     environment = {
