@@ -1,4 +1,4 @@
-"""A loop that is kept awake makes turns until enough time has passed, and sleeps while a thread is at work."""
+"""A loop that is kept awake makes turns until enough time has passed, and sleeps while a thread works."""
 
 from __future__ import annotations
 
