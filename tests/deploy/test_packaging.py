@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from tests.deploy.prometheus import DEPLOY
 from tests.node.monitoring.test_http import fetch, get
+from tests.node.security.secured import document
 from tests.node.speech import Stage, play
 from tidemark.cli import main
 from tidemark.node.config.loading import load
@@ -114,7 +115,7 @@ def test_the_objects_of_kubernetes_fit_together() -> None:
 def test_a_broker_starts_with_the_settings_of_kubernetes(tmp_path: Path) -> None:
     (tmp_path / "access").mkdir()
     (tmp_path / "access" / "http-token").write_text("a token for tests")
-    (tmp_path / "access" / "access.toml").write_text("[roles.nothing]\n")
+    (tmp_path / "access" / "access.toml").write_text(document())
     made = issue(make_authority(), "tidemark-0", hosts=["127.0.0.1"], broker="tidemark-0")
     made.save(tmp_path / "tls" / "tls.crt", tmp_path / "tls" / "tls.key")
     text = manifests()["ConfigMap"]["data"]["tidemark.toml"]

@@ -31,7 +31,7 @@ _BATCH_MAX = 10**18
 
 _SOURCE = (
     "broker", "topic", "selector", "start", "end", "columns", "failOnGap", "maxEventsPerTrigger", "archive",
-    "versionAsOf", "timestampAsOf", "pushFilters", "retrySeconds", "storageOptions",
+    "versionAsOf", "timestampAsOf", "origin", "pushFilters", "retrySeconds", "storageOptions",
 )  # fmt: skip
 _SINK = (
     "broker", "topic", "pubend", "key", "staging", "onError", "deadLetter", "job", "batch", "retrySeconds",
@@ -77,6 +77,8 @@ class SourceOptions:
     archive: str | None = None
     #: of a batch read: the archive as it was then, and nothing else
     as_of: AsOf | None = None
+    #: a column says whether a row came from the broker or from the archive
+    origin: bool = False
     #: let the broker test the conditions of a query; see `spark.source.source`
     push_filters: bool = False
     retry_seconds: float = RETRY_SECONDS
@@ -127,6 +129,7 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
         as_of=as_of(
             options.get("versionAsOf", parse_version, None), options.get("timestampAsOf", parse_time, None)
         ),
+        origin=options.get("origin", _boolean, False),
         push_filters=options.get("pushFilters", _boolean, False),
         retry_seconds=options.get("retrySeconds", _seconds, RETRY_SECONDS),
         storage=options.get("storageOptions", load_storage_options, {}),

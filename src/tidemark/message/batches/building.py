@@ -62,10 +62,19 @@ def from_rows(
 
     shape[row] and publisher[row] are indices into `shapes` and `publishers`.
     """
-    plain = from_messages(shapes[0], messages, keys=keys)
-    rows = np.zeros(plain.count, PRELUDE_DTYPE)
+    count, key_lengths = len(messages), keys.lengths
+    if count and key_lengths.max() > KEY_BYTES_MAX:
+        raise EncodeError(f"a key has at most {KEY_BYTES_MAX} bytes")
+    rows = np.zeros(count, PRELUDE_DTYPE)
     rows["shape"], rows["publisher"], rows["priority"] = shape, publisher, priority
-    rows["validity_ms"], rows["key_bytes"] = validity_ms, keys.lengths
-    if plain.count:
-        windows(plain.body, PRELUDE.size)[plain.starts] = rows.view(np.uint8).reshape(-1, PRELUDE.size)
-    return assemble(write_names(shapes, publishers), shapes, publishers, ticks, plain.ends, [plain.body.data])
+    rows["validity_ms"], rows["key_bytes"] = validity_ms, key_lengths
+    lengths = PRELUDE.size + messages.lengths + key_lengths
+    ends = np.cumsum(lengths)
+    body = np.empty(int(ends[-1]) if count else 0, np.uint8)
+    starts = ends - lengths
+    places = np.arange(0, count * PRELUDE.size, PRELUDE.size)
+    copy_spans(body, starts, Spans(rows.view(np.uint8), places, places + PRELUDE.size))
+    copy_spans(body, starts + PRELUDE.size, messages)
+    copy_spans(body, ends - key_lengths, keys)
+    names = write_names(shapes, publishers)
+    return assemble(names, shapes, publishers, ticks, ends.astype("<u4"), [body.data])

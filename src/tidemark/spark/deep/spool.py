@@ -149,6 +149,8 @@ class SliceReader:
             for name, (dtype, at, count) in about["columns"].items()
         }
         self._body: Bytes = np.frombuffer(self._map, np.uint8)
+        #: the numbers of the lines that want something of the slice
+        self.lines: frozenset[int] = frozenset(np.unique(self._column["lines"]).tolist())
         #: requests that still need the file; `Spool.release` counts down
         self.readers = 0
 

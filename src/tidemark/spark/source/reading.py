@@ -95,10 +95,13 @@ class RangeReader:
         self._wanted = wanted
         self._choose = choose
         self._sound = sound
+        #: did what `read` has yielded last come from the archive?
+        self.is_archived = False
 
     def read(self, part: TickRange) -> Iterator[EventBatch | LostRange]:
         """The chosen events of the range, and its lost ranges, in the order of their ticks."""
         for fetched in self._fetched(part):
+            self.is_archived = False
             yield from self._filled(part.pubend, fetched)
 
     def read_archived(self, part: TickRange) -> Iterator[EventBatch | LostRange]:
@@ -199,6 +202,7 @@ class RangeReader:
                     yield from self._told(batch.slice(first, last))
                 first = last
             yield from self._from_archive(pubend, base, upto)
+            self.is_archived = False
         if batch is not None and first < batch.count:
             yield from self._told(batch if first == 0 else batch.slice(first, batch.count))
 
@@ -216,6 +220,7 @@ class RangeReader:
             yield kept if first == 0 else kept.slice(first, kept.count)
 
     def _from_archive(self, pubend: str, base: int, upto: int) -> Iterator[EventBatch | LostRange]:
+        self.is_archived = True
         at = base
         for gap in [*self._archive.gaps(pubend, base, upto), (upto, upto)]:
             if at < gap[0]:

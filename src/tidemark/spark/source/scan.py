@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tidemark.errors import ConfigError, TidemarkError
+from tidemark.errors import ConfigError, SchemaError, TidemarkError
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.connections import CONNECT_SECONDS_MAX, BrokerReader, kept_client, retrying_client
 from tidemark.spark.locations import check_archive, folder_at
@@ -42,7 +42,12 @@ from tidemark.spark.source.partitions import (
     split,
 )
 from tidemark.spark.source.reading import LostRange, RangeReader
-from tidemark.spark.topic_columns import TopicColumnReader, TopicColumns, make_topic_columns
+from tidemark.spark.topic_columns import (
+    TopicColumnReader,
+    TopicColumns,
+    arrow_columns,
+    make_topic_columns,
+)
 from tidemark.ticks import TICK_MIN, CheckpointToken
 
 if TYPE_CHECKING:
@@ -50,9 +55,14 @@ if TYPE_CHECKING:
 
 #: What one task reads.
 Partition = TickRange | ArchivedRanges
+#: The column that says where a row came from, and what it says; NULL in the row of a gap.
+ORIGIN = "_origin"
+BROKER, ARCHIVE = "broker", "archive"
 #: An idle query makes Spark wait so long for new events, instead of letting it ask every 10 ms.
 IDLE_SECONDS = 0.2
 _IDLE_SLEEP_SECONDS = 0.02
+#: So many events are counted at a time to find how far a query is behind.
+BACKLOG_EVENTS_MAX = 1 << 40
 #: So many parts of the archive at most are searched for the end of a bounded batch.
 ARCHIVE_PARTS_COUNTED_MAX = 16
 _log = logging.getLogger("tidemark.spark")
@@ -107,6 +117,18 @@ def topic_columns_of(options: SourceOptions) -> TopicColumns:
         )
 
 
+def source_schema(options: SourceOptions, topic_columns: TopicColumns) -> pa.Schema:
+    """The columns of a read: those of the topic, and ORIGIN if it is asked for. Raises SchemaError."""
+    import pyarrow as pa
+
+    columns = arrow_columns(topic_columns)
+    if not options.origin:
+        return columns
+    if ORIGIN in columns.names:
+        raise SchemaError(f"the topic has a field {ORIGIN!r}: leave the option origin out, or rename it")
+    return columns.append(pa.field(ORIGIN, pa.string()))
+
+
 @dataclass(frozen=True, slots=True)
 class SourceScan:
     """What to read, and as which columns; sent to the tasks."""
@@ -138,7 +160,7 @@ class SourceScan:
                 if isinstance(item, TickRange):
                     yield from self._rows(broker, archive, [item])
                 else:
-                    yield item
+                    yield self._marked(item, ARCHIVE)
 
     def read_newer(self, newer: NewerEvents) -> Iterator[pa.RecordBatch]:
         """The rows of all that has come since the other ranges were planned."""
@@ -159,11 +181,26 @@ class SourceScan:
         for part in parts:
             for item in read(part):
                 if not isinstance(item, LostRange):
-                    yield column_reader.records(part.pubend, item)
+                    origin = ARCHIVE if reader.is_archived else BROKER
+                    yield self._marked(column_reader.records(part.pubend, item), origin)
                 elif self.options.fail_on_gap:
                     raise lost(part.pubend, item.base, item.upto)
                 else:
-                    yield column_reader.gap(part.pubend, item.base, item.upto)
+                    yield self._marked(column_reader.gap(part.pubend, item.base, item.upto), None)
+
+    def _marked(self, rows: pa.RecordBatch, origin: str | None) -> pa.RecordBatch:
+        """The rows, with the column that says where they come from if that is asked for."""
+        import pyarrow as pa
+
+        if not self.options.origin:
+            return rows
+        marks = pa.repeat(pa.scalar(origin, pa.string()), rows.num_rows)
+        return pa.record_batch([*rows.columns, marks], schema=self.arrow_schema)
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns of the rows."""
+        return source_schema(self.options, self.topic_columns)
 
     def reader(
         self, broker: BrokerReader, archive: ReleasedHistory, column_reader: TopicColumnReader
@@ -227,6 +264,19 @@ class Planner:
             if self._ceiling is not None or time.monotonic() >= deadline:
                 return start
             time.sleep(_IDLE_SLEEP_SECONDS)
+
+    def backlog(self, token: CheckpointToken) -> dict[str, int]:
+        """How many events there are beyond a token, by pubend, at the broker and in the archive."""
+        there = self._extents()
+        found: dict[str, int] = {}
+        for whole in self._ranges(token, latest(token, there)):
+            base, count = whole.base, 0
+            while base < whole.upto:
+                left = TickRange(whole.pubend, base, whole.upto)
+                base, more = self._reach(left, there.get(whole.pubend), BACKLOG_EVENTS_MAX)
+                count += more
+            found[whole.pubend] = count
+        return found
 
     def partitions(self, start: CheckpointToken, end: CheckpointToken) -> list[Partition]:
         """The ranges that the tasks of a batch read.

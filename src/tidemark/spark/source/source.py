@@ -35,8 +35,8 @@ from tidemark.spark.options import sink_options, source_options
 from tidemark.spark.pushdown.filters import from_spark_filters
 from tidemark.spark.sink.sink import BatchSink, StreamSink, checked_sink
 from tidemark.spark.source.partitions import NewerEvents
-from tidemark.spark.source.scan import Planner, SourceScan, located, topic_columns_of
-from tidemark.spark.topic_columns import TopicColumns, arrow_columns, root_type
+from tidemark.spark.source.scan import Planner, SourceScan, located, source_schema, topic_columns_of
+from tidemark.spark.topic_columns import TopicColumns, root_type
 from tidemark.spark.types import spark_fields
 from tidemark.ticks import CheckpointToken
 
@@ -57,8 +57,9 @@ class TidemarkSource(DataSource):  # type: ignore[misc]  # pyspark is not looked
 
     def schema(self) -> StructType:
         """The columns: the topic's fields, then those that every event has."""
-        self._topic_columns = topic_columns_of(source_options(self.options))
-        return StructType(spark_fields(arrow_columns(self._topic_columns)))
+        options = source_options(self.options)
+        self._topic_columns = topic_columns_of(options)
+        return StructType(spark_fields(source_schema(options, self._topic_columns)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of `spark.read`."""
@@ -93,7 +94,7 @@ class TidemarkSource(DataSource):  # type: ignore[misc]  # pyspark is not looked
     def _scan(self, schema: StructType) -> SourceScan:
         options = located(source_options(self.options))
         topic_columns = self._topic_columns or topic_columns_of(options)
-        expected = StructType(spark_fields(arrow_columns(topic_columns)))
+        expected = StructType(spark_fields(source_schema(options, topic_columns)))
         if schema != expected:
             raise ConfigError(
                 f"the columns of {options.topic!r} are {expected.simpleString()}, "
