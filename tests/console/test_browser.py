@@ -67,6 +67,9 @@ def test_a_person_walks_through_all_pages(overlay: OverlayNodes, console: LiveCo
         expect(page.locator("#no-alarms")).to_have_text("Nothing is wrong.")
         expect(page.get_by_role("link", name="audit").first).to_be_visible()
         expect(page.locator("[data-charts]")).to_have_attribute("data-samples", re.compile(r"[3-9]|\d\d"))
+        with tm.subscribe("trades"):
+            tm.publish_many("trades", [{"symbol": "S1", "price": 5.0} for _ in range(50)])
+            expect(page.locator("#latency")).to_contain_text("half")
         picture(page, "overview")
 
         page.get_by_role("link", name="Topics").click()
@@ -112,6 +115,11 @@ def test_a_person_walks_through_all_pages(overlay: OverlayNodes, console: LiveCo
 
         page.get_by_role("link", name="Overlay").click()
         expect(page.locator("svg.overlay .broker")).to_have_count(3)
+        page.get_by_role("link", name="north", exact=True).first.click()
+        expect(page.locator("svg.overlay .way polygon")).to_have_count(2)
+        picture(page, "way")
+        page.get_by_role("link", name="all links").click()
+        expect(page.locator("svg.overlay .way")).to_have_count(0)
         page.locator("svg.overlay a").nth(1).click()
         expect(page.get_by_role("heading", name=re.compile("is drained"))).to_be_visible()
         picture(page, "overlay")

@@ -146,7 +146,10 @@ def assert_is_empty(matcher: Matcher) -> None:
     assert len(matcher) == len(matcher._rules) == 0
     assert matcher._rules.paths() == set()
     assert matcher._keys._fields == {}
-    assert matcher._conditions._compiled == matcher._conditions.asked == {}
+    conditions = matcher._conditions
+    assert conditions._compiled == conditions._asked == conditions._field_of == {}
+    assert not conditions._filter._literals
+    assert not conditions._filter._tables
     assert matcher._index._boxes._conditions == {}
     assert matcher._index._condition_of == {}
     held = matcher._index._trie

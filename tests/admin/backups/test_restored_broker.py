@@ -155,6 +155,7 @@ def test_a_copy_that_is_started_without_being_restored_can_lose_events_in_silenc
     readers, writers = story.clients()
     restore_backup(story.backups[which], tmp_path / "data")
     (tmp_path / "data/restored").unlink()
+    (tmp_path / "data/version").write_text("tidemark data 1\n")
     life = SteppedBroker(tmp_path / "data", story.now + 5 * SECOND)
     come_back(life, readers, writers)
     faults = [fault for reader in readers for fault in faults_of(reader, writers)]

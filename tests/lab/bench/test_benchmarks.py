@@ -36,7 +36,9 @@ KEYS = {"bench", "case", "metric", "value", "unit", "goal", "ok"}
 @pytest.fixture(autouse=True)
 def _little_effort(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "QUICK", messages.MessagesEffort(messages=12, rounds=1))
-    tiny = matching.MatchingEffort((60, 600), rounds=1, batches=2, changes=8, checked=100, scanned=300)
+    tiny = matching.MatchingEffort(
+        (60, 600), rounds=1, batches=2, changes=8, checked=100, scanned=300, conditions=20
+    )
     monkeypatch.setattr(matching, "QUICK", tiny)
     monkeypatch.setattr(pfs, "QUICK", pfs.PfsEffort(seconds=1, rounds=1))
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from random import Random
 
 import pytest
 
 from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.lab.figures.mops import figures as mops
+from tidemark.lab.figures.mops import models
 from tidemark.lab.figures.mops.persistence import PersistenceApproach
 from tidemark.lab.figures.mops.queueing import QueueApproach
 from tidemark.lab.figures.mops.roaming import (
@@ -151,3 +153,34 @@ def test_what_only_grows_while_a_run_lasts_has_not_reached_a_maximum() -> None:
             for time in range(6):
                 storage.add(approach, subscribers, 0, time, float(time))
     assert not mops.FIGURES[1].compare({"brokers": brokers, "storage": storage})[1].holds
+
+
+def test_other_ways_to_roam_go_next_door_and_home() -> None:
+    chance = Random(1)
+    been: list[str] = []
+    for _ in range(50):
+        been.append(models.next_door(chance, been))
+    assert all(models._is_near(a, b) and a != b for a, b in pairwise(been))
+    places = ["B4"]
+    for _ in range(200):
+        places.append(models.home(chance, places))
+    assert 150 < places.count("B4") < 190
+
+
+def test_subscribers_of_a_part_make_for_fewer_notifications() -> None:
+    def notifications(model: str) -> float:
+        found = models.played((model, models.TIDEMARK, 4, 0, 4.0))
+        return float(found.brokers.numbers("sent_notification").mean())
+
+    assert notifications(models.SELECTIVE) < notifications("anywhere")
+
+
+def test_growth_beyond_the_paper_is_compared_with_queues() -> None:
+    brokers = brokers_table()
+    for approach in mops.APPROACHES:
+        for subscribers in (1, 35, 100):
+            rate = subscribers * (2.0 if approach == mops.QUEUES else 1.0)
+            brokers.add(approach, subscribers, 0, "B1", 1, 1, 0, rate, *[0.0] * 9)
+    findings = mops.FIGURES[4].compare({"brokers": brokers})
+    assert [each.holds for each in findings] == [True, True, True, True]
+    assert "from 35 to 100 subscribers" in findings[-1].paper

@@ -61,6 +61,26 @@ def test_a_first_start_that_crashed_half_way_is_finished(tmp_path: Path) -> None
     assert not (tmp_path / "version.new").exists()
 
 
+def test_it_is_noticed_if_nothing_says_any_more_what_was_restored(tmp_path: Path) -> None:
+    restored = RestoredDirectory(tmp_path / "data")
+    restored.finish(Restoration(taken=1_700_000_000_000_000, generation=7, segment=3, ahead=5))
+    restored.close()
+    mark = tmp_path / "data" / "restored"
+    kept = mark.read_bytes()
+    mark.unlink()
+    for _ in range(2):
+        with pytest.raises(DamagedError, match="restore the backup again"):
+            DataDirectory(tmp_path / "data")
+    mark.write_bytes(kept)
+    directory = DataDirectory(tmp_path / "data")
+    assert directory.restoration() is not None
+    directory.has_started()
+    directory.close()
+    directory = DataDirectory(tmp_path / "data")
+    assert directory.restoration() is None
+    directory.close()
+
+
 def test_one_bit_of_what_was_restored_is_noticed(tmp_path: Path) -> None:
     restored = RestoredDirectory(tmp_path)
     given = Restoration(taken=1_700_000_000_000_000, generation=7, segment=3, ahead=5)

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from tests.waiting import eventually
 from tidemark.errors import DamagedError, DirectoryLockedError, DiskFailedError, DiskFullError
 from tidemark.storage.disk import real_disk
 from tidemark.storage.disk.disk import Disk
@@ -55,6 +56,27 @@ def test_two_handles_of_a_file_see_the_same_bytes(disk: Disk) -> None:
     reader = disk.open("a", uncached=True)
     writer.append([b"abc"])
     assert reader.pread(0, 3) == b"abc"
+
+
+def test_the_name_of_a_large_file_goes_at_once_and_its_blocks_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[int] = []
+    close = os.close
+
+    def recorded(descriptor: int) -> None:
+        closed.append(descriptor)
+        close(descriptor)
+
+    monkeypatch.setattr(os, "close", recorded)
+    disk = RealDisk(tmp_path / "data")
+    file = disk.create("a")
+    file.truncate(real_disk.LARGE_BYTES)
+    file.close()
+    before = len(closed)
+    disk.remove("a")
+    assert disk.list() == []
+    eventually(lambda: len(closed) > before)
 
 
 def test_names_are_listed_sorted_and_follow_what_is_done_to_them(disk: Disk) -> None:

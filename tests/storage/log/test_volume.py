@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 
 from tests.storage.log_steps import IDENTITY, SMALL_SEGMENT, open_volume
 from tidemark.errors import DamagedError, DirectoryLockedError, UnknownFormatError
-from tidemark.storage.disk.memory_disk import MemoryDisk, keep_all
+from tidemark.storage.disk.memory_disk import MemoryDisk, keep_all, lose_all
 from tidemark.storage.disk.real_disk import RealDisk
+from tidemark.storage.log import volume as volume_module
 from tidemark.storage.log.checksum import crc32c
 from tidemark.storage.log.rows import RowTable
 from tidemark.storage.log.volume import LogVolume
@@ -58,13 +60,16 @@ def test_one_flush_is_one_write_and_one_sync_one_sync() -> None:
     assert disk.operations == before + 2
 
 
-def test_a_reading_is_limited_in_bytes_but_never_empty() -> None:
+def test_a_reading_is_limited_in_bytes_and_records_but_never_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     volume = open_volume(MemoryDisk())
     for _ in range(10):
         volume.append("a", [bytes(100)])
     volume.sync()
     reading = volume.read_some("a", 2, 10, bytes_max=350)
     assert ([record.index for record in reading.records], reading.last) == ([2, 3, 4], 4)
+    monkeypatch.setattr(volume_module, "READ_RECORDS", 2)
+    assert volume.read_some("a", 2, 10).last == 3
+    assert volume.read_some("a", 2, 10, bytes_max=None).last == 10
     assert volume.read_some("a", 2, 10, bytes_max=1).last == 2
 
 
@@ -83,6 +88,26 @@ def test_chopped_records_are_gone_and_so_are_their_segments() -> None:
     volume.chop("a", 10)
     volume.sync()
     assert volume.bounds("a") == (56, 60)
+
+
+@pytest.mark.parametrize("is_kept", [keep_all, lose_all])
+def test_nobody_waits_until_the_removal_of_segments_is_on_the_platter(is_kept: Callable[[int], int]) -> None:
+    disk = MemoryDisk()
+    volume = open_volume(disk)
+    for _ in range(60):
+        volume.append("a", [bytes(100)], mark=3)
+        volume.sync()
+    volume.chop("a", 55)
+    segments, before = len(disk.list()), disk.operations
+    volume.sync()
+    removed = segments - len(disk.list())
+    assert disk.operations == before + 2 + removed, "a write, a sync, the removals, and no sync after them"
+    disk.crash(is_kept)  # the segments may be back
+    volume = open_volume(disk)
+    assert (volume.bounds("a"), volume.damage) == ((56, 60), ())
+    volume.append("a", [b"next"], mark=4)
+    volume.sync()
+    assert len([name for name in disk.list() if name.endswith("segment")]) < 6
 
 
 def test_a_segment_in_the_middle_goes_while_an_older_one_is_still_needed() -> None:

@@ -152,6 +152,8 @@ class CatchupStreams:
             # What was let go before the constream got there is not in the PFS, and nothing comes after it.
             unknown = (answer.base, catchup.reads_upto)
         self._counters["refilters"] += unknown is not None
+        self._counters["pfs_reads"] += 1
+        self._counters["pfs_reads_to_end"] += answer.upto >= catchup.reads_upto
         ticks = self._shared_ticks.of(answer.ticks)
         catchup.matched(answer.upto, ticks, unknown, is_exact=answer.is_exact)
         self._calls[answer.pubend, answer.subscriber] = None

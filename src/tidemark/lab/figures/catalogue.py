@@ -6,6 +6,7 @@ from tidemark.lab.figures import idle
 from tidemark.lab.figures.dsn02 import figures as dsn02
 from tidemark.lab.figures.dsn02 import overhead
 from tidemark.lab.figures.dsn02 import simulated as dsn02_simulated
+from tidemark.lab.figures.dsn03 import caches, hops
 from tidemark.lab.figures.dsn03 import figures as dsn03
 from tidemark.lab.figures.dsn03 import real as dsn03_real
 from tidemark.lab.figures.dsn03 import simulated as dsn03_simulated
@@ -45,6 +46,20 @@ EXPERIMENTS: dict[str, Experiment] = {
             dsn03_simulated.crash,
             dsn03_real.crash,
             prose(REAL + CRASH),
+        ),
+        Experiment(
+            "dsn03-hops",
+            "DSN'03 section 5: latency over five hops, and the share of logging",
+            prose(hops.METHOD),
+            (hops.FIGURE,),
+            hops.measure,
+        ),
+        Experiment(
+            "dsn03-caches",
+            "DSN'03, future work: caches of several sizes while many catch up; reads of the PFS",
+            prose(caches.METHOD),
+            (caches.FIGURE,),
+            caches.measure,
         ),
         Experiment(
             "mops",

@@ -64,8 +64,9 @@ from tidemark.wire.security.frames import Challenge, LinkProof, Login, Proof
 
 #: How many of the frames that were said last are kept.
 LAST_MAX = 60
-#: A broker that is busy may take this long to take what is said, or to answer a handshake.
-PATIENCE_SECONDS = 30.0
+#: A broker that is busy, or does not run because others do, may take this long to take what is said, or to
+#: answer a handshake.
+PATIENCE_SECONDS = 300.0
 #: How often a value that would fit is left to chance after all.
 LEFT_TO_CHANCE = 0.04
 #: How often a neighbour answers a fetch with something else than was asked for.

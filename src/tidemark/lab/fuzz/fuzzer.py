@@ -57,8 +57,10 @@ from tidemark.wire.answers import ACCESS, PROPOSE_ACCESS
 #: The pubend of the broker, and the neighbours that the fuzzer plays. There are several of them because one
 #: that was refused is left alone for a while.
 PUBEND = "pa"
-#: Windows are soon full, so that hostile frames get to the code for that.
-SETTINGS = ("--set", "limits.window=4KiB")
+#: Windows are soon full, so that hostile frames get to the code for that. On a machine with much else to do a
+#: well-behaved client may not run for a while: nobody is given up for that.
+SETTINGS = ("--set", "limits.window=4KiB", "--set", "limits.silence=20m")
+PATIENT = ("--timeout", "1200", "--ping", "120")
 #: A broker that comes into the topology and leaves it while the others run.
 GUEST = '\n[brokers.guest]\nlisten = "127.0.0.1:13"\npubends = ["pguest"]\nparent = "a"\n'
 NEIGHBOURS = tuple(f"b{number}" for number in range(1, 13))
@@ -71,7 +73,7 @@ EVENTS_A_SECOND = 100
 LOOK_STEPS = 200
 CHANGE_STEPS = 1_100
 RESTART_STEPS = 6_000
-SETTLE_SECONDS = 60.0
+SETTLE_SECONDS = 600.0
 #: Lines of the broker's log that tell of an error that nobody has foreseen.
 UNFORESEEN = ("was not foreseen", "never retrieved", "Fatal error", "Exception in callback")
 #: Refusals by the core that were foreseen.
@@ -171,9 +173,9 @@ class Fuzzer:
     ) -> None:
         broker.start(*self._settings)
         publisher = harness.publisher(
-            PUBLISHER, broker.url, 10**9, "--pubend", PUBEND, "--rate", str(EVENTS_A_SECOND)
+            PUBLISHER, broker.url, 10**9, "--pubend", PUBEND, "--rate", str(EVENTS_A_SECOND), *PATIENT
         )
-        harness.subscriber(SUBSCRIBER, broker.url, "", "--pubends", PUBEND)
+        harness.subscriber(SUBSCRIBER, broker.url, "", "--pubends", PUBEND, *PATIENT)
         harness.subscribe()
         publisher.start()
         publisher.reached(1)

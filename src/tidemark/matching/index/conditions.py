@@ -1,7 +1,12 @@
-"""Conditions that are no range of keys: each distinct one is evaluated at most once a batch, if needed."""
+"""Conditions that are no range of keys: each distinct one is evaluated at most once a batch, if needed.
+
+A condition that is filed here because no range leads to its boxes is asked for every batch, unless its
+literal does not occur in the batch (`gram_filter`).
+"""
 
 from __future__ import annotations
 
+from tidemark.matching.index.gram_filter import GramFilter, literal_of
 from tidemark.matching.index.postings import Postings
 from tidemark.matching.selectors.tree import Node
 from tidemark.matching.vectors.vector import Condition, compile_condition
@@ -15,8 +20,11 @@ class Conditions:
     def __init__(self) -> None:
         #: condition -> boxes without a side to be filed by, which are filed here. BoxIndex reads it.
         self.boxes = Postings()
-        #: the conditions with such boxes, as an ordered set. BoxIndex reads it.
-        self.asked: dict[int, None] = {}
+        #: the conditions with such boxes: those without a literal, as an ordered set, and the others with the
+        #: field that has to have their literal
+        self._asked: dict[int, None] = {}
+        self._field_of: dict[int, Path] = {}
+        self._filter = GramFilter()
         self._numbers: dict[Node, int] = {}
         self._compiled: dict[int, Condition] = {}
         self._uses: dict[int, int] = {}
@@ -46,12 +54,28 @@ class Conditions:
     def file(self, number: int, box: int) -> None:
         """File a box under a condition: every event for which it is true is a candidate for the box."""
         self.boxes.append(number, box)
-        self.asked[number] = None
+        if number in self._asked or number in self._field_of:
+            return
+        literal = literal_of(self.tree(number))
+        if literal is None:
+            self._asked[number] = None
+        else:
+            self._field_of[number] = literal[0]
+            self._filter.add(number, *literal)
 
     def withdraw(self, number: int, box: int) -> None:
         """Undo `file`."""
-        if self.boxes.discard(number, box) == 0:
-            del self.asked[number]
+        if self.boxes.discard(number, box) > 0:
+            return
+        path = self._field_of.pop(number, None)
+        if path is None:
+            del self._asked[number]
+        else:
+            self._filter.remove(number, path)
+
+    def asked(self, truths: Truths) -> list[int]:
+        """The conditions with filed boxes that may be true for some row of a batch."""
+        return [*self._asked, *self._filter.possible(truths.column)]
 
     def tree(self, number: int) -> Node:
         """The tree of a condition."""
@@ -78,6 +102,14 @@ class Truths:
         self._columns = columns
         self._held: dict[Path, Column] = {}
         self._known: dict[int, Bools] = {}
+        self._asked: list[int] | None = None
+
+    @property
+    def asked(self) -> list[int]:
+        """The conditions with filed boxes that may be true for some row."""
+        if self._asked is None:
+            self._asked = self._conditions.asked(self)
+        return self._asked
 
     @property
     def count(self) -> int:

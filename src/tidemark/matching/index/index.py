@@ -93,7 +93,9 @@ class BoxIndex:
         count = keys.shape[1]
         common = self._trie.common()
         descent = Descent(self._trie, keys)
-        total = descent.total + len(common) * count + len(self._condition_of) * count
+        asked = np.array(truths.asked if self._condition_of else (), np.int64)
+        filed = int(self._conditions.boxes.count.take(asked).sum())
+        total = descent.total + (len(common) + filed) * count
         if total > CANDIDATES_AT_ONCE_MAX and count > 1:
             for low, high in ((0, count // 2), (count // 2, count)):
                 yield from self._match(np.ascontiguousarray(keys[:, low:high]), first + low, truths)
@@ -103,16 +105,16 @@ class BoxIndex:
         if len(common):
             found.append(self._boxes.confirm(*common.match(keys), of_rows))
         found += [self._boxes.check(keys, candidates, of_rows) for candidates in descent.pieces()]
-        if self._conditions.asked:
-            found.append(self._boxes.confirm(*self._asked(of_rows), of_rows))
+        if len(asked):
+            found.append(self._boxes.confirm(*self._asked(asked, of_rows), of_rows))
         rows, rules = found[0] if len(found) == 1 else _joined(found)
         yield Matches(count, rows, rules)
 
-    def _asked(self, truths: TruthsOfRows) -> tuple[Index, Index]:
+    def _asked(self, conditions: Index, truths: TruthsOfRows) -> tuple[Index, Index]:
         """row[n], box[n] for boxes whose condition is true for the row; such a box has a single range."""
         filed = self._conditions.boxes
-        rows = [np.flatnonzero(truths.of(condition)) for condition in self._conditions.asked]
-        asked = np.fromiter(self._conditions.asked, np.int64).repeat([len(each) for each in rows])
+        rows = [np.flatnonzero(truths.of(condition)) for condition in conditions.tolist()]
+        asked = conditions.repeat([len(each) for each in rows])
         owner, position = spread(filed.start.take(asked), filed.count.take(asked))
         return np.concatenate(rows).take(owner), filed.items.take(position).astype(np.int64)
 

@@ -1,7 +1,7 @@
 """The data directory of a broker: its lock, the version of its format, and the directories in it.
 
     lock            locked by the process that uses the directory; holds its process id
-    version         one line: "tidemark data 1"
+    version         one line: "tidemark data 1", with "restored" behind it until the first start from a backup
     log/            the event logs of the pubends hosted here
     pfs/            the PFS: which events matched which durable subscriber
     tables/         subscriptions, topics and acknowledgements
@@ -146,6 +146,8 @@ class DataDirectory:
     def has_started(self) -> None:
         """The first start since the directory was put back has succeeded. Raises StorageError."""
         if RESTORED_FILE in self._disk.list():
+            # In this order: after a crash between the two, the next start is once more the first.
+            replace_file(self._disk, VERSION_FILE, [_line().encode() + b"\n"], draft=VERSION_FILE_NEW)
             self._disk.remove(RESTORED_FILE)
             self._disk.sync_directory()
 
@@ -161,7 +163,10 @@ class DataDirectory:
         text = (self.path / VERSION_FILE).read_bytes()[:100].decode(errors="replace").strip()
         if not _VERSION_LINE.fullmatch(text):
             raise DamagedError(f"says {text!r}; {_ADVICE}", path=str(self.path / VERSION_FILE), offset=0)
-        if text != _line():
+        if text == _line() + _RESTORED and RESTORED_FILE not in names:
+            reason = "is gone; restore the backup again into an empty directory"
+            raise DamagedError(reason, path=str(self.path / RESTORED_FILE), offset=0)
+        if text.removesuffix(_RESTORED) != _line():
             reason = f"says {text!r}, this broker uses {_line()!r}; start the version that wrote it"
             raise UnknownFormatError(reason, path=str(self.path / VERSION_FILE))
 
@@ -212,7 +217,9 @@ class RestoredDirectory:
             (self.path / ACCESS_FILE).chmod(0o600)
         text = json.dumps(asdict(restoration))
         replace_file(self._disk, RESTORED_FILE, [f"{_check_line(RESTORED_FILE, text)}\n{text}".encode()])
-        replace_file(self._disk, VERSION_FILE, [_line().encode() + b"\n"], draft=VERSION_FILE_NEW)
+        # If the file about the restoration is lost before the first start, that is noticed.
+        line = _line() + _RESTORED
+        replace_file(self._disk, VERSION_FILE, [line.encode() + b"\n"], draft=VERSION_FILE_NEW)
         self._disk.remove(RESTORING_FILE)
         self._disk.sync_directory()
 
@@ -237,7 +244,9 @@ def _line() -> str:
     return f"tidemark data {VERSION}"
 
 
-_VERSION_LINE = re.compile(r"tidemark data \d{1,9}")
+#: How the line goes on until the first start of a directory that was put back from a backup.
+_RESTORED = " restored"
+_VERSION_LINE = re.compile(rf"tidemark data \d{{1,9}}({_RESTORED})?")
 #: What an administrator can do about a version that is gone or that nobody wrote.
 _ADVICE = f"put a copy back, which is one line like {_line()!r}"
 

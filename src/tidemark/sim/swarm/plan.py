@@ -52,6 +52,8 @@ class WorldPlan:
     pfs_group_bits: int = 0
     #: bytes of the cache on disk of each broker; 0 for none
     cache_bytes_max: int = 0
+    #: the durability of all pubends is "os": processes crash, and machines do not
+    is_durable_once_written: bool = False
     pubend_policy: PubendPolicy = field(default_factory=PubendPolicy)
     host_policy: HostPolicy = field(default_factory=HostPolicy)
     thresholds: Thresholds = field(default_factory=Thresholds)
@@ -68,6 +70,8 @@ class WorldPlan:
     leaves: float = 0.03
     changes: float = 0.0
     ends: float = 0.0
+    #: the share of the subscribers that leave their token to the broker which acknowledge event by event
+    auto_share: float = 0.3
     #: the chance that a subscription begins in the past
     reaches_back: float = 0.0
     #: the chance that a subscriber returns to another broker
@@ -233,6 +237,17 @@ def with_storage(plan: WorldPlan, chance: Random) -> WorldPlan:
         cache_bytes_max=chance.choice((20_000, 1 << 20)),
         pfs_group_bits=chance.choice((0, 1, 3)),
     )
+
+
+def with_durability(plan: WorldPlan, chance: Random) -> WorldPlan:
+    """The same plan, in a sixth of the worlds with events that are durable once they are written.
+
+    Power does not fail there, and no sync does: either could lose them.
+    """
+    if chance.random() >= 1 / 6:
+        return plan
+    weights = replace(plan.fault_weights, sync_error=0.0)
+    return replace(plan, is_durable_once_written=True, fault_weights=weights)
 
 
 def with_rates(plan: WorldPlan, chance: Random, profile: str) -> WorldPlan:

@@ -22,6 +22,7 @@ from tidemark.sim.swarm.plan import (
     SECOND,
     plan_of,
     with_access,
+    with_durability,
     with_economy,
     with_expiry,
     with_history,
@@ -93,12 +94,14 @@ class SeedRun:
         plan = with_expiry(plan, Random(f"expiry of {seed}"))
         plan = with_retention(plan, Random(f"retention of {seed}"))
         plan = with_storage(plan, Random(f"storage, {seed}"))
+        plan = with_durability(plan, Random(f"durability of {seed}"))
         plan = with_economy(plan, Random(f"economy of {seed}"))
         plan = with_rates(plan, Random(f"rates of {seed}"), profile)
         self.plan = with_access(plan, Random(f"access of {seed}"), profile)
         self.world = World(self.plan, self.chance.randrange(1 << 30), trace)
         self.fault_injector = FaultInjector(self.world, self.plan, Random(self.chance.random()))
         self._populate()
+        self._acknowledge_one_by_one(Random(f"acknowledgements of {seed}"))
         self._keep_a_topic(Random(f"topics of {seed}"))
         self._let_a_publisher_move(Random(f"moving publishers of {seed}"))
         if self.plan.has_archive:
@@ -137,6 +140,11 @@ class SeedRun:
                     moves=self.plan.moves,
                 )
             )
+
+    def _acknowledge_one_by_one(self, chance: Random) -> None:
+        """Some subscribers take an event when the broker has the acknowledgement of the last one on disk."""
+        for subscriber in self.world.subscribers:
+            subscriber.is_auto = subscriber.kind == "leaves" and chance.random() < self.plan.auto_share
 
     def _keep_a_topic(self, chance: Random) -> None:
         """In some worlds a topic is removed and created again, and there is a publisher of its events."""

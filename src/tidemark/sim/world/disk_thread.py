@@ -9,7 +9,7 @@ its steps, and of the bytes that were not synced the disks keep all, nothing, or
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from random import Random
 
@@ -69,10 +69,13 @@ class SimDiskThread:
         *,
         is_cached: bool = False,
         pfs_group_bits: int = 0,
+        os_pubends: Collection[str] = (),
     ) -> None:
         """`done` is called with every effect and its result, `report` with each stimulus for the broker.
 
-        `failed` is called when a disk failed, after which the broker must stop.
+        `failed` is called when a disk failed, after which the broker must stop. Events of `os_pubends` are
+        durable once they are written; if there are any, crashes are those of the process and not of the
+        machine.
         """
         self._engine = engine
         self._chance = chance
@@ -81,6 +84,7 @@ class SimDiskThread:
         self._failed = failed
         self._is_cached = is_cached
         self._pfs_group_bits = pfs_group_bits
+        self._os_pubends = tuple(os_pubends)
         self._identity = chance.getrandbits(64)
         self._log = MemoryDisk(f"{name}/log")
         self._pfs = MemoryDisk(f"{name}/pfs")
@@ -122,6 +126,7 @@ class SimDiskThread:
                 cache=self._cache,
                 is_cached=self._is_cached,
                 pfs_group_bits=self._pfs_group_bits,
+                os_pubends=self._os_pubends,
             )
             recovered = self._store.recover(pubends, now)
         except (DiskFullError, DiskFailedError):
@@ -143,9 +148,13 @@ class SimDiskThread:
         return answer
 
     def crash(self) -> None:
-        """The power fails: the running effect is cut off, and unsynced bytes may be lost or torn."""
+        """The power fails: the running effect is cut off, and unsynced bytes may be lost or torn.
+
+        Where events are durable once they are written, and where tables are harmed, only the process dies.
+        """
         self._life += 1
-        if self._is_busy and self._harmed is None:
+        loses_power = self._harmed is None and not self._os_pubends
+        if self._is_busy and loses_power:
             self._cut_off(self._jobs[0])
         self._jobs.clear()
         self._is_busy = self._will_retry = False
@@ -153,7 +162,7 @@ class SimDiskThread:
             disk.syncs_to_fail = 0
         cache = (self._cache,) if self._is_cached else ()
         for disk in (*self._disks, self._witness, *cache):
-            if self._harmed is None:
+            if loses_power:
                 disk.crash(by_chance(self._chance))
             else:
                 disk.kill()

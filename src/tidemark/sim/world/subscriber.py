@@ -3,14 +3,16 @@
 The subscriber checks at every frame that ranges follow one another without hole or overlap, and keeps a
 ledger for each life of its subscription, which the oracle checks at the end. There are three kinds:
 - "holds": the subscriber stores its token with what it consumed, as an application does in its database;
-- "leaves": the broker keeps the token and says where the subscriber goes on;
+- "leaves": the broker keeps the token and says where the subscriber goes on; with `is_auto` the subscriber
+  takes an event only when its acknowledgement of the one before is on disk;
 - "passes": not durable; every connection is a life of its own.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Literal
 
@@ -110,6 +112,7 @@ class SimSubscriber:
     #: bytes of events that the broker may send before the subscriber grants more
     credit: int
     kind: Kind = "holds"
+    is_auto: bool = False
     #: the chance that a life of its subscription begins in the past
     reaches_back: float = 0.0
     #: the chance that the subscriber returns to another broker
@@ -135,6 +138,9 @@ class SimSubscriber:
     #: ticket -> the token acknowledged with it; pubend -> the tick that the broker has confirmed on disk
     _acks: dict[int, CheckpointToken] = field(default_factory=dict)
     _acked: dict[str, int] = field(default_factory=dict)
+    #: with `is_auto`: what has come and was not taken yet, and the ticket that has to come back before
+    _inbox: deque[Deliver | Gap] = field(default_factory=deque)
+    _awaited: int = 0
 
     def __post_init__(self) -> None:
         self._begin()
@@ -239,6 +245,8 @@ class SimSubscriber:
         self.client = None
         self.is_welcome = False
         self.pending.clear()
+        self._inbox.clear()
+        self._awaited = 0
         self._owed = 0
         self._said = None
 
@@ -286,14 +294,16 @@ class SimSubscriber:
         match frame:
             case Subscribed(_, token, since):
                 self._subscribed(token, since)
-            case Deliver(_, pubend, base, upto, batch):
-                into = self._next(pubend, base, upto)
-                if batch is not None:
-                    self._consume(into, batch, base, upto)
-            case Gap(_, pubend, base, upto):
-                self._next(pubend, base, upto).gaps.append((base, upto))
+            case Deliver() | Gap() if self.is_auto:
+                self._inbox.append(frame)
+                self._take_one_by_one()
+            case Deliver() | Gap():
+                self._take(frame)
             case Acked(ticket):
                 self._acked.update(self._acks.pop(ticket, CheckpointToken()))
+                if ticket == self._awaited:
+                    self._awaited = 0
+                    self._take_one_by_one()
             case Unsubscribed():
                 self._ended()
             case Refused("unsubscribe", _, "unknown", _):
@@ -314,6 +324,29 @@ class SimSubscriber:
                 self.world.refused(self, frame)
             case _:
                 raise ViolationError(f"{self.name} got {frame}")
+
+    def _take(self, frame: Deliver | Gap) -> None:
+        into = self._next(frame.pubend, frame.base, frame.upto)
+        if isinstance(frame, Gap):
+            into.gaps.append((frame.base, frame.upto))
+        elif frame.batch is not None:
+            self._consume(into, frame.batch, frame.base, frame.upto)
+
+    def _take_one_by_one(self) -> None:
+        """Take what has come up to the next event, acknowledge it, and go on when that is on disk."""
+        while self._inbox and not self._awaited:
+            frame = self._inbox.popleft()
+            if isinstance(frame, Deliver) and frame.batch is not None:
+                batch, tick = frame.batch, int(frame.batch.ticks[0])
+                rest = batch.slice(1, batch.count) if batch.count > 1 else None
+                if frame.upto > tick:
+                    self._inbox.appendleft(replace(frame, base=tick, batch=rest))
+                self._take(replace(frame, upto=tick, batch=batch.slice(0, 1)))
+                before = self._ticket
+                self.commit()
+                self._awaited = self._ticket if self._ticket != before else 0
+            else:
+                self._take(frame)
 
     def _subscribed(self, token: CheckpointToken, since: CheckpointToken) -> None:
         """The first Subscribed on a connection has the token to go on from, later ones confirm a change."""

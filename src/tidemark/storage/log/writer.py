@@ -73,13 +73,12 @@ class VolumeWriter:
     def reclaim(self) -> None:
         """Remove segments whose records are all chopped. Call it after a sync.
 
-        All chops are on the platter then, and so is the whole catalogue of the last segment.
+        All chops are on the platter then, and so is the whole catalogue of the last segment. Nothing waits
+        until the removal is on the platter too, since publishers would: a segment that is back after a crash
+        is as dead as before, and is removed again.
         """
-        dead = self._segments.dead(self._tail.number) if self._tail is not None else []
-        for number in dead:
+        for number in self._segments.dead(self._tail.number) if self._tail is not None else ():
             self._segments.retire(number)
-        if dead:
-            self._disk.sync_directory()
 
     def close(self) -> None:
         """Close the last segment, after a last record whose header says that all before it was synced.

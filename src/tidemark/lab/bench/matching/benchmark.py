@@ -14,6 +14,9 @@ from itertools import pairwise
 from random import Random
 from statistics import mean, median, quantiles
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tidemark.lab.bench.matching.measured_matcher import MeasuredMatcher
 from tidemark.lab.bench.matching.workload import (
     MATCHING_TEN,
@@ -28,6 +31,7 @@ from tidemark.lab.bench.matching.workload import (
 from tidemark.lab.bench.measure import check_exact, each, heap_frozen, race
 from tidemark.lab.bench.report import Goal, Measurement, Section
 from tidemark.matching.index.key_memo import PAUSED_ROWS, TRIED_ROWS
+from tidemark.matching.matcher import Matcher
 from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.vectors.vector import compile_condition
 from tidemark.message.batches.batch import EventBatch
@@ -55,16 +59,19 @@ class MatchingEffort:
     checked: int
     #: events in the larger batch of the scan
     scanned: int
+    #: distinct selectors that are no boxes
+    conditions: int
     seed: int = 1
 
 
-FULL = MatchingEffort((1_000, 10_000, 100_000, 1_000_000), 8, 32, 1_000, 100_000, 10_000)
-QUICK = MatchingEffort((1_000, 10_000, 100_000), 4, 16, 200, 20_000, 10_000)
+FULL = MatchingEffort((1_000, 10_000, 100_000, 1_000_000), 8, 32, 1_000, 100_000, 10_000, 10_000)
+QUICK = MatchingEffort((1_000, 10_000, 100_000), 4, 16, 200, 20_000, 10_000, 10_000)
 
 
 def sections(effort: MatchingEffort) -> Iterator[Section]:
     """Yields the sections; AssertionError when the matcher or the scan is wrong."""
     yield _scan(effort)
+    yield _beyond_boxes(effort)
     ten = _measured_matchers(effort, lambda size: size / MATCHING_TEN)
     yield from _sections("about 10 matches", ten)
     yield _changes(ten, effort)
@@ -157,11 +164,46 @@ def _repeats(matchers: Sequence[MeasuredMatcher], effort: MatchingEffort) -> Sec
         new = min(each(measured.match, batches))
         # Until the memo, which has paused for the new events of before, tries again.
         for _ in range((PAUSED_ROWS + 2 * TRIED_ROWS) // (BATCH_EVENTS * len(batches)) + 1):
-            last = each(measured.match, batches)
+            for batch in batches:
+                measured.match(batch)
+        last = each(measured.match, batches)
         rate = BATCH_EVENTS * 1e9 / min(last)
         measurements.append(Measurement(_case(measured), "events met before, events/s", rate, "/s"))
         measurements.append(Measurement(_case(measured), "against new ones", new / min(last), "x"))
     return Section("matching, events that repeat", measurements)
+
+
+def _beyond_boxes(effort: MatchingEffort) -> Section:
+    """Time distinct selectors that are no boxes, each of which has to be evaluated, or shown to be false."""
+    random = Random(effort.seed + 3)
+    events = _events(random, BATCH_EVENTS)
+    data, count = batch_of(events), effort.conditions
+    texts = {
+        f"LIKE '%123456%', {count:,} distinct": [
+            f"account LIKE '%{random.randrange(10**6):06}%'" for _ in range(count)
+        ],
+        f"price * qty > 1, {count:,} distinct": [f"price * qty > {number}" for number in range(count)],
+    }
+    measurements = []
+    for case, selectors_of_case in texts.items():
+        matcher = Matcher(SCHEMA)
+        wanted = [Selector.parse(text, SCHEMA) for text in selectors_of_case]
+        for subscriber, selector in enumerate(wanted):
+            matcher.add(subscriber, selector)
+
+        def match(matcher: Matcher = matcher) -> NDArray[np.uint32]:
+            return matcher.match(READER.columns(EventBatch.parse(data)))
+
+        # Of the first events, whether some subscribers have them is checked.
+        for number, of_event in zip(match()[:CHECKED_EVENTS].tolist(), events, strict=False):
+            named = set(matcher.members(number).tolist())
+            for subscriber in random.sample(range(count), min(count, 100)):
+                what = f"does {of_event} match {wanted[subscriber]}"
+                check_exact(subscriber in named, holds(wanted[subscriber], of_event), what)
+        taken = min(each(lambda _, match=match: match(), range(3)))  # type: ignore[misc]
+        measurements.append(Measurement(case, "a batch of 256", taken / 1e6, "ms"))
+        measurements.append(Measurement(case, "each distinct selector", taken / 1e3 / count, "us"))
+    return Section("matching, selectors that are no boxes", measurements)
 
 
 def _scan(effort: MatchingEffort) -> Section:

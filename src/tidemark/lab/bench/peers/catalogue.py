@@ -83,7 +83,7 @@ PEERS: dict[str, Peer] = {
             NatsPublisher,
             NatsReader,
             "before it is synced, up to two minutes later",
-            "a subject for each quarter, durable push consumers; the server keeps the place",
+            f"{_BY_NAME}, durable push consumers; the server keeps the place",
         ),
         Peer(
             "Mosquitto",

@@ -148,7 +148,7 @@ class NatsServer(_Program):
 
     def start(self, testbed: BenchTestbed, options: tuple[str, ...]) -> PeerProcess:
         server = super().start(testbed, options)
-        nats.create_stream(_port(server))
+        nats.create_streams(_port(server), KINDS)
         return server
 
 
