@@ -73,11 +73,13 @@ def _bound_examples(item: pytest.Item) -> None:
         test._hypothesis_internal_use_settings = settings(asked, max_examples=EXAMPLES_MAX)
 
 
-@pytest.fixture(autouse=True)
-def _secured_processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With `--secure`, the broker processes that a test starts have accounts."""
-    for variable, value in security_on.variables_for(request.path).items():
-        monkeypatch.setenv(variable, value)
+@pytest.fixture(autouse=True, scope="module")
+def _secured_processes(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With `--secure`, the broker processes that the tests of a module start have accounts."""
+    with pytest.MonkeyPatch.context() as environment:
+        for variable, value in security_on.variables_for(request.path).items():
+            environment.setenv(variable, value)
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -95,8 +95,8 @@ def settings_of(name: str = "b1") -> dict[str, str]:
 
 #: Directories with tests whose brokers are processes of their own.
 OF_PROCESSES = ("chaos", "cli", "examples", "lab", "pages", "queue", "spark")
-#: Tests among them that make their own settings of security.
-_OWN = ("cli/security",)
+#: Tests among them that make their own settings of security, or see a console that asks for no login.
+_OWN = ("cli/security", "cli/test_up_console.py")
 
 
 def variables_for(test: Path) -> dict[str, str]:

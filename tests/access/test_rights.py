@@ -73,6 +73,15 @@ def test_nobody_sees_a_topic_that_no_role_grants() -> None:
     assert rights("alice").restricted("private.alice.x", "n = 1") == "n = 1"
 
 
+def test_nobody_may_do_anything_with_a_topic_that_has_no_name() -> None:
+    for name in ("alice", "carol"):
+        found = rights(name)
+        assert not found.may_publish("")
+        assert not found.may_declare("")
+        assert not found.may_know("")
+        assert found.write_rule("") == "FALSE"
+
+
 def test_a_pattern_over_more_than_is_granted_shows_only_what_is_granted() -> None:
     found = rights("alice").restricted(">", "")
     assert found is not None

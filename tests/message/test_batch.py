@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tidemark.errors import DecodeError
 from tidemark.message.batches.batch import PRELUDE, BatchBuilder, EventBatch, Prelude, Shape, concatenate
+from tidemark.message.batches.compact import compacted, restored
 
 Row = tuple[int, str, str, bytes, bytes, int, int]  # tick, topic, publisher, message, key, priority, validity
 
@@ -152,29 +153,36 @@ def test_a_prelude_that_all_rows_have_is_checked_as_any_other(prelude: tuple[int
 
 @settings(derandomize=True, deadline=None, max_examples=100)
 @given(rows.filter(len), st.integers(-(2**62), 2**62))
-def test_a_batch_comes_back_without_its_ticks_and_ends(events: list[Row], first: int) -> None:
-    for batch in (batch_of(events), batch_of(alike(len(events)))):
+def test_a_batch_comes_back_from_its_compact_form(events: list[Row], first: int) -> None:
+    uneven = [(0, "a", "p", b"m" * at, b"", 4, 0) for at in range(len(events))]
+    for batch in (batch_of(events), batch_of(alike(len(events))), batch_of(uneven)):
         batch.count_ticks(first)
-        assert batch.has_counted_ticks
         last = first + batch.count - 1
-        without_ticks = bytes(batch.head) + bytes(batch.ends_and_body)
-        assert EventBatch.counted(without_ticks, last, 0) == batch
-        if batch.row_bytes:
-            bare = bytes(batch.head) + bytes(batch.body)
-            assert EventBatch.counted(bare, last, batch.row_bytes) == batch
+        compact = compacted(batch)
+        assert compact is not None
+        data = b"".join(compact.parts)
+        assert restored(data, last, compact.row_bytes) == batch
+        for end in range(0, len(data), 7):
             with pytest.raises(DecodeError):
-                EventBatch.counted(bare, last, batch.row_bytes + 1)
-        for end in range(0, len(without_ticks), 7):
-            with pytest.raises(DecodeError):
-                EventBatch.counted(without_ticks[:end], last, 0)
+                restored(data[:end], last, compact.row_bytes)
+        with pytest.raises(DecodeError):
+            restored(data, last, compact.row_bytes + 1)
 
 
-def test_ticks_that_leave_one_out_are_not_counted() -> None:
+def test_rows_of_one_size_take_nothing_but_their_bytes_in_the_compact_form() -> None:
+    batch = batch_of(alike(100))
+    compact = compacted(batch)
+    assert compact is not None
+    assert compact.row_bytes == 22
+    assert sum(map(len, compact.parts)) == len(batch.data) - 12 * 100
+
+
+def test_ticks_that_leave_one_out_have_no_compact_form() -> None:
     batch = batch_of(alike(3))
-    batch.fill_ticks(np.array([1, 2, 4]))
-    assert not batch.has_counted_ticks
-    batch.fill_ticks(np.array([1, 1, 3]))
-    assert not batch.has_counted_ticks
+    for ticks in ([1, 2, 4], [1, 1, 3]):
+        batch.fill_ticks(np.array(ticks))
+        assert compacted(batch) is None
+    assert compacted(batch_of([])) is None
 
 
 def test_a_few_rows_of_many_names_do_not_carry_all_of_them() -> None:

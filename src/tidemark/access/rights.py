@@ -68,11 +68,11 @@ class Rights:
 
     def may_publish(self, topic: str) -> bool:
         """Return whether the principal may publish to a topic; rules may still refuse some events."""
-        return for_topic(self._granted("publish"), topic) == TRUE
+        return _at(self._granted("publish"), topic) == TRUE
 
     def may_declare(self, topic: str) -> bool:
         """Return whether the principal may declare a topic, or add versions to it."""
-        return for_topic(self._granted("declare"), topic) == TRUE
+        return _at(self._granted("declare"), topic) == TRUE
 
     def may_know(self, topic: str) -> bool:
         """Return whether the principal may see the schema of a topic: it may read, publish or declare it."""
@@ -80,7 +80,7 @@ class Rights:
             self.may_monitor
             or self.may_publish(topic)
             or self.may_declare(topic)
-            or for_topic(self._seen, topic) != FALSE
+            or _at(self._seen, topic) != FALSE
         )
 
     # Events.
@@ -144,7 +144,7 @@ class Rights:
 
     def write_rule(self, topic: str) -> str:
         """Return what the principal may publish of a topic, as a selector; "" is everything."""
-        tree = for_topic(self._written, topic)
+        tree = _at(self._written, topic)
         return "" if tree == TRUE else render(tree)
 
     # The conditions.
@@ -203,6 +203,11 @@ def check_rights(document: AccessDocument) -> None:
             raise AccessError(
                 f"users.{name}: the rules of its roles are too long together: {error}"
             ) from None
+
+
+def _at(tree: Node, topic: str) -> Node:
+    """Return a condition for events of a topic; FALSE for a name that no topic has."""
+    return for_topic(tree, topic) if topic else FALSE
 
 
 def _all_of(nodes: Sequence[Node]) -> Node:

@@ -74,7 +74,8 @@ def bench(
 def lab(name: str, real: bool, quick: bool, out: Path, as_json: bool) -> None:
     """Run an experiment of the papers, or all of them: CSV, PNG and a page with the verdict for each figure.
 
-    NAME is one of those that `list` names, or all; docs collects what has been run in docs/figures.md.
+    NAME is one of those that `list` names; docs collects what has been run in docs/figures.md. all runs every
+    one of them, in the simulator and on real processes, and then does what docs does, unless it is quick.
 
     \b
     tidemark lab list

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from html import escape
-from math import cos, pi, sin
+from math import cos, hypot, pi, sin
 from urllib.parse import quote
 
 from tidemark.admin.overlay_description import LinkDescription, OverlayDescription
@@ -13,11 +13,20 @@ WIDTH, HEIGHT = 880, 460
 BROKER_WIDTH, BROKER_HEIGHT, SPACE = 150, 54, 14
 
 
-def draw_overlay(description: OverlayDescription) -> str:
-    """Return the drawing as SVG. Classes say what is up, down or draining; colours are the page's."""
+#: From which broker to which the events of a pubend go.
+Way = frozenset[tuple[str, str]]
+#: The half length and half width of an arrow.
+ARROW = 11, 7
+
+
+def draw_overlay(description: OverlayDescription, way: Way = frozenset()) -> str:
+    """Return the drawing as SVG. Classes say what is up, down or draining; colours are the page's.
+
+    Links that are on the `way` of a pubend's events have arrows, and the others step back.
+    """
     places = _places(description)
     lines = [
-        _link(link, places)
+        _link(link, places, way)
         for bundle in description.bundles
         for link in bundle.links
         if set(link.ends) <= places.keys()
@@ -47,10 +56,14 @@ def _places(description: OverlayDescription) -> dict[str, tuple[float, float]]:
     return places
 
 
-def _link(link: LinkDescription, places: dict[str, tuple[float, float]]) -> str:
-    (x1, y1), (x2, y2) = (places[end] for end in link.ends)
+def _link(link: LinkDescription, places: dict[str, tuple[float, float]], way: Way) -> str:
+    first, last = link.ends if tuple(link.ends) in way else reversed(link.ends)
+    (x1, y1), (x2, y2) = places[first], places[last]
     activity = link.activity
     kind = "down" if activity is not None and not activity.up else "up"
+    is_on_way = (first, last) in way
+    if way:
+        kind += " way" if is_on_way else " aside"
     carried = ", ".join(activity.pubends) if activity is not None else ""
     rate = (
         ""
@@ -66,8 +79,23 @@ def _link(link: LinkDescription, places: dict[str, tuple[float, float]]) -> str:
     )
     return (
         f'<g class="link {kind}"><title>{escape(told)}</title>'
-        f'<line x1="{x1:.0f}" y1="{y1:.0f}" x2="{x2:.0f}" y2="{y2:.0f}"/>{label}</g>'
+        f'<line x1="{x1:.0f}" y1="{y1:.0f}" x2="{x2:.0f}" y2="{y2:.0f}"/>'
+        f"{_arrow(x1, y1, x2, y2) if is_on_way else ''}{label}</g>"
     )
+
+
+def _arrow(x1: float, y1: float, x2: float, y2: float) -> str:
+    """An arrow on the line, behind its middle, where the rate does not stand."""
+    length = hypot(x2 - x1, y2 - y1) or 1.0
+    dx, dy = (x2 - x1) / length, (y2 - y1) / length
+    x, y = x1 + 0.62 * (x2 - x1), y1 + 0.62 * (y2 - y1)
+    along, across = ARROW
+    corners = (
+        (x + along * dx, y + along * dy),
+        (x - along * dx - across * dy, y - along * dy + across * dx),
+        (x - along * dx + across * dy, y - along * dy - across * dx),
+    )
+    return f'<polygon points="{" ".join(f"{at:.0f},{up:.0f}" for at, up in corners)}"/>'
 
 
 def _broker(description: OverlayDescription, name: str, at: tuple[float, float]) -> str:

@@ -20,6 +20,7 @@ from tidemark.admin.overlay_queries import urls_of
 from tidemark.client.client import Client
 from tidemark.console.callers import Caller, Connections
 from tidemark.console.catch_up import CatchUps
+from tidemark.console.latency import quantile
 from tidemark.console.recent_events import HostedPubend
 from tidemark.errors import ClientError, RefusedError, TidemarkError
 from tidemark.node.topology.file import parse_topology
@@ -114,6 +115,8 @@ class OverlayView:
     #: events a second in and out, of all brokers; None before there are two reports
     published: float | None = None
     delivered: float | None = None
+    #: seconds within which half, and 99 of 100, of the events were delivered last; None before any was
+    latency: tuple[float, float] | None = None
 
     @property
     def alarms(self) -> list[tuple[str, str]]:
@@ -268,6 +271,7 @@ class Watch:
             self._cut,
             sum(each.get("published", 0.0) for each in rates) if has_rates else None,
             sum(each.get("delivered", 0.0) for each in rates) if has_rates else None,
+            _latency(before, brokers),
         )
 
     async def _broker(self, name: str, url: str) -> WatchedBroker:
@@ -325,6 +329,18 @@ class Watch:
             return
         worst = max((each.lag_seconds or 0.0 for each in view.lags), default=0.0)
         self.samples.append(Sample(view.at, view.published, view.delivered, worst, float(view.held_bytes)))
+
+
+def _latency(before: OverlayView | None, brokers: Mapping[str, WatchedBroker]) -> tuple[float, float] | None:
+    """The latency of what was delivered since the view before, or what that said if nothing was."""
+    if before is None:
+        return None
+    reports = [
+        (before.brokers[name].report, each.report) for name, each in brokers.items() if name in before.brokers
+    ]
+    numbers = [(old.metrics, new.metrics) for old, new in reports if old is not None and new is not None]
+    median, most = quantile(numbers, 0.5), quantile(numbers, 0.99)
+    return before.latency if median is None or most is None else (median, most)
 
 
 async def _some_subscriptions(client: Client) -> tuple[list[SubscriptionStatus], bool]:

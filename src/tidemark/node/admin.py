@@ -273,7 +273,11 @@ def _connections(node: Node, first: int) -> Iterator[tuple[str, ConnectionStatus
 
 
 def _metrics(node: Node) -> dict[str, float]:
-    return {**node.runtime.broker.counters, **{name: value for name, (_, value) in gauges(node).items()}}
+    return {
+        **node.runtime.broker.counters,
+        **{name: value for name, (_, value) in gauges(node).items()},
+        **node.metrics.watcher.delivered_within(),
+    }
 
 
 def _config(node: Node) -> list[Setting]:

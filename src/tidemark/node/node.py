@@ -109,6 +109,7 @@ class Node:
             self,
             disk_queue_bytes_max=config.limits.disk_queue,
             in_flight_bytes_max=config.limits.in_flight,
+            stays_awake=config.broker.latency == "low",
         )
         #: time of day of the start, in seconds
         self.started = time()

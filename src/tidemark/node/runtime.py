@@ -52,6 +52,7 @@ from tidemark.node.disk.backlog import Backlog, InFlight
 from tidemark.node.disk.disk_thread import DiskWorker
 from tidemark.node.disk.disk_threads import DiskThreads
 from tidemark.node.logs import Log
+from tidemark.node.turns.awake import Awake
 from tidemark.node.turns.turns import Turns
 from tidemark.wire.frames import ClientFrame, Frame, Hello, PeerFrame, Ping, Publish
 
@@ -118,8 +119,12 @@ class Runtime:
         *,
         disk_queue_bytes_max: int,
         in_flight_bytes_max: int,
+        stays_awake: bool = False,
     ) -> None:
-        """`worker` carries out disk effects, on the disk threads that the runtime starts here."""
+        """`worker` carries out disk effects, on the disk threads that the runtime starts here.
+
+        `stays_awake`: the loop does not sleep for a while after something has happened.
+        """
         #: The core. Only the runtime calls `hear` and `settle`; the node, admin and metrics read from it.
         self.broker = broker
         #: bytes given to `disk` and not durable yet; health and metrics read it
@@ -160,6 +165,7 @@ class Runtime:
         self._gone: list[Stimulus] = []
         self._disk_queue_bytes_max = disk_queue_bytes_max
         self._loop = asyncio.get_running_loop()
+        self._awake = Awake(self._loop, self._is_disk_at_work) if stays_awake else None
         #: connections that wait until others have had their part of the event loop's time; shared with them
         self.turns = Turns(self._loop)
         #: the number of the next client; numbers are not used again while the process lives
@@ -226,6 +232,20 @@ class Runtime:
         if not self.is_over:
             self._set_timer(wake_at)
         return handled
+
+    def _stay_awake(self) -> None:
+        """Something came over a connection: more may follow soon."""
+        if self._awake is not None:
+            self._awake.stay()
+
+    def _is_disk_at_work(self) -> bool:
+        """Whether a disk thread does something, or is about to: it needs the interpreter then."""
+        return self.is_over or self.backlog.logged > self.backlog.durable or self.disk.busy_seconds > 0
+
+    @property
+    def is_staying_awake(self) -> bool:
+        """Whether the loop is kept from sleeping now."""
+        return self._awake is not None and self._awake.is_turning
 
     def take_step(self, steps: Steps) -> tuple[Work | None, bool]:
         """Take one step of what is done for a frame before it is handled.
@@ -309,6 +329,7 @@ class Runtime:
         stimuli = [ClientFrameReceived(client, frame) for frame in frames[:allowed]]
         size = sum(len(frame.batch.data) for frame in frames if type(frame) is Publish)
         handled = self.give(stimuli, until, expects_more=size >= SETTLED_LATER_BYTES)
+        self._stay_awake()
         self._pause_if_over(client)
         return handled
 
@@ -408,6 +429,7 @@ class Runtime:
         if self.peers.get(peer) is not connection:
             return len(frames)
         handled = self.give([PeerFrameReceived(peer, frame) for frame in frames], until)
+        self._stay_awake()
         if self.backlog.bytes > self._disk_queue_bytes_max and self.peers.get(peer) is connection:
             self._paused_links.add(connection)
             connection.pause()
@@ -434,6 +456,8 @@ class Runtime:
             self.turns.wait(self)
         self._reads += reads
         self.give([stimulus for stimulus in stimuli if type(stimulus) not in _READ] if reads else stimuli)
+        if self._awake is not None and any(type(stimulus) is LogSynced for stimulus in stimuli):
+            self._awake.stay()
         if self.backlog.bytes > self._disk_queue_bytes_max // 2:
             return
         for client in [each for each in self._paused_clients if self._in_flight.has_room(each)]:

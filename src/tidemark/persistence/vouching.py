@@ -109,7 +109,7 @@ class Vouching:
 
     def syncs_log(self) -> None:
         """The log is about to be synced: note with it what is new of the tables."""
-        if self._log.pending_bytes:
+        if self._log.pending_bytes and self._log_notes.is_due(self._tables.generation):
             self._log_notes.note(self._now())
 
     def log_synced(self) -> None:
@@ -124,7 +124,7 @@ class Vouching:
 
     def syncs_pfs(self) -> None:
         """The PFS is about to be synced: note with it what is new of the tables."""
-        if self._pfs.pending_bytes:
+        if self._pfs.pending_bytes and self._pfs_notes.is_due(self._tables.generation):
             self._pfs_notes.note(self._now())
 
     def pfs_synced(self) -> None:

@@ -170,15 +170,13 @@ class Unfollow:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The durable subscription of this name is hosted by `broker`; of two claims the higher epoch holds.
-
-    `settled`: every pubend keeps, on behalf of that host, what the subscriber has not consumed, so that an
-    earlier host may let go of it. An empty `broker` means that the subscription has ended.
-    """
+    """The durable subscription of this name is hosted by `broker`; of two claims the higher epoch holds."""
 
     name: str
     epoch: int
+    #: empty if the subscription has ended
     broker: str
+    #: every pubend keeps for that host what the subscriber has not consumed: an earlier host may let go of it
     settled: bool
     #: The broker that had the subscription, as its subscriber says: only that one is told, and answers a
     #: settled claim with Yielded. Empty for a claim that all are to hear; brokers of version 3 tell all.

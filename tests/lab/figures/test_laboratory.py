@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tidemark.cli import main
+from tidemark.lab.figures import command
 from tidemark.lab.figures.catalogue import EXPERIMENTS
 from tidemark.lab.figures.estimates import fitted, median_interval, slope_between
 from tidemark.lab.figures.experiment import (
@@ -125,6 +126,18 @@ def test_the_command_lists_every_experiment() -> None:
     code, output = tidemark("list")
     assert code == 0
     assert all(name in output for name in EXPERIMENTS)
+
+
+def test_all_runs_everything_and_makes_the_page_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = Experiment("both", "about", "As it was.", SMALL.figures, measured, measured)
+    monkeypatch.setattr(command, "EXPERIMENTS", {each.name: each for each in (SMALL, both)})
+    monkeypatch.setattr(command, "DOCS", tmp_path / "docs")
+    assert tidemark("all", "--quick", "--out", str(tmp_path / "out"))[0] == 0
+    assert not (tmp_path / "docs").exists()
+    assert tidemark("all", "--out", str(tmp_path / "out"))[0] == 0
+    page = (tmp_path / "docs" / "figures.md").read_text()
+    assert page.count("| it rises | from 1 to 2 | holds |") == 3
+    assert "real processes, `./run lab both --real`" in page
 
 
 @pytest.mark.parametrize(

@@ -34,11 +34,21 @@ def test_what_lies_in_the_future_of_a_clock_counts_as_now() -> None:
     assert counted(histogram) == ([("0.001", 3), ("0.01", 3), ("0.1", 3), ("+Inf", 3)], 0.0)
 
 
-@given(st.lists(st.lists(st.integers(-2_000, 2 * NOW), min_size=1, max_size=20), max_size=5))
-def test_a_batch_counts_as_its_events_do(batches: list[list[int]]) -> None:
+@given(st.integers(1, 50), st.integers(-100, NOW))
+def test_ticks_that_follow_each_other_count_as_single_ones_do(count: int, newest: int) -> None:
+    together, singly = BatchHistogram("t_seconds", "", BOUNDS), BatchHistogram("t_seconds", "", BOUNDS)
+    ticks = np.arange(NOW - newest - count + 1, NOW - newest + 1)
+    together.add_since(NOW, ticks)
+    for tick in ticks.tolist():
+        singly.add(NOW - tick)
+    assert counted(together) == counted(singly)
+
+
+@given(st.lists(st.sets(st.integers(-2_000, 2 * NOW), min_size=1, max_size=20), max_size=5))
+def test_a_batch_counts_as_its_events_do(batches: list[set[int]]) -> None:
     together, singly = BatchHistogram("t_seconds", "", BOUNDS), BatchHistogram("t_seconds", "", BOUNDS)
     for ages in batches:
-        together.add_since(NOW, NOW - np.array(ages))
+        together.add_since(NOW, NOW - np.array(sorted(ages, reverse=True)))
         for age in ages:
             singly.add(age)
     assert counted(together) == counted(singly)

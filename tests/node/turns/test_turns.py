@@ -20,8 +20,20 @@ from tidemark.node.connection import Connection
 from tidemark.node.runtime import Runtime
 from tidemark.node.turns import turns as turns_module
 from tidemark.node.turns.turns import BURST_SECONDS, SHARE, SLICE_FRAMES_MAX, Account, Turns
+from tidemark.ticks import TICK_LAST
 from tidemark.wire.codec import encode
-from tidemark.wire.frames import ClientFrame, Ping, Pong, Publish, Published, Subscribe, Subscribed, Topic
+from tidemark.wire.frames import (
+    ClientFrame,
+    Fetch,
+    Fetched,
+    Ping,
+    Pong,
+    Publish,
+    Published,
+    Subscribe,
+    Subscribed,
+    Topic,
+)
 
 
 class Clock:
@@ -235,5 +247,61 @@ def test_an_event_that_comes_together_with_its_topic_is_prepared_too(
         await other.say(Topic("new", False, (schema.text,)), Publish("main", "o", 1, builder.build()))
         await other.hear(Published)
         assert prepared == ["new"]
+
+    play(story)
+
+
+def test_the_thread_does_the_steps_of_links_first() -> None:
+    loop, order = asyncio.new_event_loop(), list[str]()
+    turns = Turns(loop)
+    begun, may_go_on = ThreadEvent(), ThreadEvent()
+
+    def first() -> None:
+        begun.set()
+        assert may_go_on.wait(PATIENCE_SECONDS)
+
+    def done(name: str) -> None:
+        order.append(name)
+        if len(order) == 3:
+            loop.stop()
+
+    turns.run(first, lambda _: done("first"))
+    assert begun.wait(PATIENCE_SECONDS)
+    turns.run(lambda: None, lambda _: done("client"))
+    turns.run(lambda: None, lambda _: done("link"), is_first=True)
+    may_go_on.set()
+    loop.run_forever()
+    assert order == ["first", "link", "client"]
+    turns.close()
+    loop.close()
+
+
+def test_what_is_read_from_the_log_waits_for_its_turn_and_counts_as_the_askers_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    charged: list[str] = []
+    in_turn: list[bool] = []
+    charge, go_on = Connection.charge, Runtime.go_on
+
+    def noted(self: Connection, seconds: float) -> None:
+        charged.append(self.name)
+        charge(self, seconds)
+
+    def turned(self: Runtime) -> bool:
+        in_turn.append(True)
+        return go_on(self)
+
+    monkeypatch.setattr(Connection, "charge", noted)
+    monkeypatch.setattr(Runtime, "go_on", turned)
+
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data"))
+        asker, other = await stage.client(node, "asker"), await stage.client(node, "other")
+        await other.declare()
+        await other.publish(1)
+        await asker.say(Fetch(1, "main", 0, TICK_LAST, ">", "n = 1", 1 << 20))
+        assert (await asker.hear(Fetched)).batch is not None
+        assert charged == ["asker"]
+        assert in_turn
 
     play(story)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.type_strategies import events, types, values_of
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
+from tidemark.message.batches.trace_context import with_traceparent
 from tidemark.message.schema import Schema
 from tidemark.message.types import Tuple
 from tidemark.spark.archive.layout import HEADERS, ArchiveLayout, fields_of, merge_types
@@ -117,6 +118,17 @@ def test_events_of_a_schema_that_nobody_knows_are_kept_whole() -> None:
     batch = trades(5)
     table = to_rows("p", batch, {}, layout_for())
     assert facts(to_events(table, {}, layout_for())) == facts(batch)
+
+
+def test_a_traced_event_is_archived_under_its_publishers_own_name() -> None:
+    builder = BatchBuilder()
+    traceparent = f"00-{'a' * 32}-{'b' * 16}-01"
+    for publisher in ("desk", with_traceparent("desk", traceparent), "other"):
+        builder.add(Shape("t", 7), b"raw", publisher=publisher)
+    layout = layout_for()
+    table = through_parquet(to_rows("p", ticked(builder), {}, layout))
+    assert table.column("_publisher").to_pylist() == ["desk", "desk", "other"]
+    assert to_events(table, {}, layout).publishers == ("desk", "other")
 
 
 def test_fields_of_one_name_and_unlike_types_have_columns_of_their_own() -> None:

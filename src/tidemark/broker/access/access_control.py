@@ -70,8 +70,8 @@ class AccessControl:
         self._rights: dict[Principal, Rights] = {}
         #: client -> its entry of `_rights`, since every frame of a client asks for it
         self._rights_here: dict[int, Rights] = {}
-        #: principal and topic -> the rule for what it may publish there; None if it may publish nothing
-        self._writes: dict[tuple[Principal, str], str | None] = {}
+        #: rights and topic -> the rule for what may be published there; None if nothing may
+        self._writes: dict[tuple[Rights, str], str | None] = {}
         self._rules = RuleMatchers(registry, RULES_MAX)
         self._hiding = Hiding(registry)
         self._fits = RuleFits(registry)
@@ -300,7 +300,7 @@ class AccessControl:
         return frame
 
     def _write_rule(self, rights: Rights, topic: str) -> str | None:
-        key = (rights.principal, topic)
+        key = (rights, topic)
         if key not in self._writes:
             if len(self._writes) >= WRITES_MAX:
                 self._writes.clear()
@@ -312,12 +312,13 @@ class AccessControl:
 
         An event whose schema is not known here cannot be judged, and counts as refused.
         """
-        shapes = [at for at, shape in enumerate(batch.shapes) if shape.topic == topic]
-        ours = np.isin(batch.prelude("shape"), shapes)
         unknown, chosen = self._rules.chosen(topic, rule, batch)
         if unknown is not None:
             return unknown
-        wrong = np.flatnonzero(ours & ~chosen)
+        shapes = [at for at, shape in enumerate(batch.shapes) if shape.topic == topic]
+        if len(shapes) < len(batch.shapes):
+            chosen |= ~np.isin(batch.prelude("shape"), shapes)
+        wrong = np.flatnonzero(~chosen)
         return int(wrong[0]) if len(wrong) else None
 
 

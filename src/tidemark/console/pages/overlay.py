@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from tidemark.console.overlay_drawing import draw_overlay
+from tidemark.console.overlay_drawing import Way, draw_overlay
 from tidemark.console.pages.site import Visit
 from tidemark.console.problems import ProblemError
 from tidemark.console.watch import OverlayView
@@ -19,14 +19,27 @@ from tidemark.wire.answers import PROPOSE
 async def show_overlay(visit: Visit) -> Response:
     """Show the overlay as it is."""
     view = await visit.watch.view()
-    broker = visit.query("broker")
+    broker, pubend = visit.query("broker"), visit.query("pubend")
     return visit.page(
         "overlay.html",
         view=view,
-        drawing=draw_overlay(view.description),
+        drawing=draw_overlay(view.description, _way(view, pubend)),
+        pubend=pubend,
+        pubends=sorted(each.pubend for one in view.brokers.values() for each in one.pubends),
         broker=broker,
         drained=_drained(view, broker) if broker in view.brokers else None,
         text=to_text(view.topology),
+    )
+
+
+def _way(view: OverlayView, pubend: str) -> Way:
+    """Return from which broker to which the events of a pubend go now."""
+    return frozenset(
+        (route.upstream, name)
+        for name, each in view.brokers.items()
+        if each.report is not None
+        for route in each.report.routes
+        if route.pubend == pubend and route.upstream is not None
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote
@@ -107,6 +108,7 @@ class Site:
             "seconds": show_seconds,
             "count": lambda number: NOTHING if number is None else f"{number:,.0f}",
             "rate": _show_rate,
+            "bound": _show_bound,
             "tick": _show_tick,
             "visible": lambda text: visible(str(text)),
             "path": lambda text: quote(str(text), safe=""),
@@ -179,6 +181,11 @@ def _show_rate(number: float | None) -> str:
     if number is None:
         return NOTHING
     return f"{number:,.0f}/s" if number >= 10 or number == int(number) else f"{number:,.1f}/s"
+
+
+def _show_bound(seconds: float) -> str:
+    """A bound of a histogram, which the value is at most."""
+    return "over 5 min" if seconds == inf else f"≤ {show_seconds(seconds)}"
 
 
 def _show_tick(tick: int | None) -> str:

@@ -8,7 +8,8 @@ from tidemark.lab.figures.experiment import Experiment, Figure, Tables, settings
 
 INTRODUCTION = (
     "Every verdict on this page is computed from the CSV files of a run. `./run lab NAME [--real]` runs an "
-    "experiment again and writes its files to `out/`; `./run lab docs` makes this page from them."
+    "experiment again and writes its files to `out/`; `./run lab docs` makes this page from them, and "
+    "`./run lab all` runs all of them and makes the page."
 )
 GENERATED = "<!-- Made by `tidemark lab` from the CSV files of a run; do not edit. -->"
 

@@ -53,7 +53,7 @@ _ROW_BYTES = 36
 _NAMES_FACTOR = 16
 
 MAGIC = b"TMB1"
-_HEADER = Struct("<4sIII")
+HEADER = Struct("<4sIII")
 _COUNTS = Struct("<HH")
 _SHAPE = Struct("<QH")
 _NAME = Struct("<H")
@@ -95,7 +95,7 @@ class EventBatch:
 
     def __init__(self, data: Buffer, shapes: tuple[Shape, ...], publishers: tuple[str, ...]) -> None:
         """Does not check its arguments: use `parse` for bytes that come from outside."""
-        _, count, names, body = _HEADER.unpack_from(data)
+        _, count, names, body = HEADER.unpack_from(data)
         self.data = data
         self.count: int = count
         self.shapes = shapes
@@ -103,7 +103,7 @@ class EventBatch:
         self._names_bytes: int = names
         #: what `checking` has found of the messages already; None before it has looked
         self.verdict: Verdict | None = None
-        at = _HEADER.size + names
+        at = HEADER.size + names
         self.ticks: Ints = np.frombuffer(data, _TICK_DTYPE, count, at)
         self.ends: NDArray[np.uint32] = np.frombuffer(data, _END_DTYPE, count, at + 8 * count)
         self.body: Bytes = np.frombuffer(data, _BYTE_DTYPE, body, at + 12 * count)
@@ -113,58 +113,23 @@ class EventBatch:
         """The batch in untrusted bytes; DecodeError unless every number in them is right."""
         if len(data) > BATCH_BYTES_MAX:
             raise DecodeError(f"a batch of {len(data)} bytes is over the limit of {BATCH_BYTES_MAX}")
-        if len(data) < _HEADER.size or bytes(data[:4]) != MAGIC:
+        if len(data) < HEADER.size or bytes(data[:4]) != MAGIC:
             raise DecodeError("not an event batch")
-        _, count, names, body = _HEADER.unpack_from(data)
-        if _HEADER.size + names + 12 * count + body != len(data) or names % 8:
+        _, count, names, body = HEADER.unpack_from(data)
+        if HEADER.size + names + 12 * count + body != len(data) or names % 8:
             raise DecodeError("the parts of the batch do not add up to its size")
         parse_names = _parse_names if names > _DICTIONARY_BYTES_MAX else _kept_names
-        shapes, publishers = parse_names(bytes(data[_HEADER.size : _HEADER.size + names]))
+        shapes, publishers = parse_names(bytes(data[HEADER.size : HEADER.size + names]))
         batch = cls(data, shapes, publishers)
         batch._check_rows()
         return batch
 
     @classmethod
-    def counted(cls, data: Buffer, last: int, width: int) -> EventBatch:
-        """The batch of bytes without ticks, whose last tick is `last`, each one more than the one before.
-
-        With a `width` other than 0 all rows have so many bytes, and the ends are not in `data` either. The
-        bytes are trusted as those of `trusted` are; DecodeError if their parts do not add up.
-        """
-        if len(data) < _HEADER.size:
-            raise DecodeError("not an event batch")
-        _, count, names, body = _HEADER.unpack_from(data)
-        head = _HEADER.size + names
-        if len(data) != head + body + (0 if width else 4 * count) or (width and width * count != body):
-            raise DecodeError("the parts of the batch do not add up to its size")
-        ticks = np.arange(last - count + 1, last + 1, dtype="<i8").tobytes()
-        ends = _even_ends(width, count) if width else b""
-        return cls.trusted(bytearray().join((data[:head], ticks, ends, data[head:])))
-
-    @classmethod
     def trusted(cls, data: Buffer) -> EventBatch:
         """The batch in bytes that `parse` has checked before, and a checksum since."""
-        _, _, names, _ = _HEADER.unpack_from(data)
+        _, _, names, _ = HEADER.unpack_from(data)
         parse_names = _parse_names if names > _DICTIONARY_BYTES_MAX else _kept_names
-        return cls(data, *parse_names(bytes(data[_HEADER.size : _HEADER.size + names])))
-
-    @property
-    def has_counted_ticks(self) -> bool:
-        """Whether each tick is one more than the one before."""
-        first, last = (int(self.ticks[0]), int(self.ticks[-1])) if self.count else (0, 0)
-        if self.count != last - first + 1:
-            return False
-        return self.count == 1 or self.ticks.tobytes() == np.arange(first, last + 1, dtype="<i8").tobytes()
-
-    @property
-    def head(self) -> memoryview:
-        """The bytes before the ticks: the header and the dictionary."""
-        return memoryview(self.data)[: _HEADER.size + self._names_bytes]
-
-    @property
-    def ends_and_body(self) -> memoryview:
-        """The bytes after the ticks."""
-        return memoryview(self.data)[_HEADER.size + self._names_bytes + 8 * self.count :]
+        return cls(data, *parse_names(bytes(data[HEADER.size : HEADER.size + names])))
 
     @property
     def names_bytes(self) -> int:
@@ -220,7 +185,7 @@ class EventBatch:
         width, rest = divmod(len(self.body), self.count) if self.count else (0, 0)
         if rest or not width or self.ends[0] != width:
             return 0
-        return width if self.ends.tobytes() == _even_ends(width, self.count) else 0
+        return width if self.ends.tobytes() == even_ends(width, self.count) else 0
 
     @cached_property
     def common(self) -> Prelude | None:
@@ -267,7 +232,7 @@ class EventBatch:
         width = self.row_bytes
         if width:
             body = self.body.reshape(self.count, width)[chosen].ravel()
-            ends = np.frombuffer(_even_ends(width, len(chosen)), _END_DTYPE)
+            ends = np.frombuffer(even_ends(width, len(chosen)), _END_DTYPE)
             return self._with_rows(self.ticks[chosen], ends, body)
         first, last = self._runs(chosen)
         body, _ = joined(Spans(self.body, first, last))
@@ -302,7 +267,7 @@ class EventBatch:
     @property
     def _dictionary(self) -> bytes:
         """The bytes that name shapes and publishers."""
-        return bytes(self.data[_HEADER.size : _HEADER.size + self._names_bytes])
+        return bytes(self.data[HEADER.size : HEADER.size + self._names_bytes])
 
     def _with_used_names(self, ticks: Ints, ends: NDArray[np.uint32], body: Bytes) -> EventBatch:
         """A batch of these rows with a dictionary of what they name: a few rows do not carry it all."""
@@ -397,7 +362,7 @@ _TICK_DTYPE, _END_DTYPE, _BYTE_DTYPE = np.dtype("<i8"), np.dtype("<u4"), np.dtyp
 _SHAPE_AT, _PUBLISHER_AT, KEY_BYTES_AT = 0, 2, 6
 
 
-def _even_ends(width: int, count: int) -> bytes:
+def even_ends(width: int, count: int) -> bytes:
     """The column `ends` of a batch of `count` rows of `width` bytes each."""
     make = _made_ends if count > _EVEN_ROWS_MAX else _kept_ends
     return make(width, count)
@@ -412,9 +377,9 @@ _kept_ends = lru_cache(maxsize=_EVEN_ENDS_KEPT)(_made_ends)
 
 def batch_names_bytes(data: Buffer, at: int) -> int:
     """The bytes of the dictionary of the batch that begins at data[at]; 0 if no batch does."""
-    if len(data) - at < _HEADER.size:
+    if len(data) - at < HEADER.size:
         return 0
-    names: int = _HEADER.unpack_from(data, at)[2]
+    names: int = HEADER.unpack_from(data, at)[2]
     return names
 
 
@@ -441,7 +406,7 @@ def concatenate(batches: Sequence[EventBatch]) -> EventBatch:
     ticks = np.concatenate([batch.ticks for batch in batches])
     width = first.row_bytes if all(batch.row_bytes == first.row_bytes for batch in batches) else 0
     if width:
-        ends: NDArray[np.uint32] = np.frombuffer(_even_ends(width, len(ticks)), _END_DTYPE)
+        ends: NDArray[np.uint32] = np.frombuffer(even_ends(width, len(ticks)), _END_DTYPE)
     else:
         base = np.cumsum([0, *(len(batch.body) for batch in batches)])[:-1].astype("<u4")
         ends = np.concatenate([batch.ends for batch in batches]) + np.repeat(base, counts)
@@ -556,7 +521,7 @@ def assemble(
 ) -> EventBatch:
     """The batch of these parts, in a new writable buffer; `pieces` one after the other are its body."""
     body = int(ends[-1]) if len(ends) else 0
-    header = _HEADER.pack(MAGIC, len(ends), len(names), body)
+    header = HEADER.pack(MAGIC, len(ends), len(names), body)
     data = bytearray().join((header, names, ticks.tobytes(), ends.tobytes(), *pieces))
     return EventBatch(data, shapes, publishers)
 

@@ -61,6 +61,12 @@ class BrokerSection:
         "by publisher, by the event's key, or by its priority.",
         choices=("publisher", "key", "priority"),
     )
+    latency: str = setting(
+        "normal",
+        "low: the broker does not sleep between events that come at least every 20 ms, so that single events "
+        "take less time and the broker up to a whole core. For brokers that have a core to themselves.",
+        choices=("normal", "low"),
+    )
     topology: str = setting(
         "", "A file with the brokers of an overlay; this broker is found there by its name."
     )

@@ -7,7 +7,9 @@ searches, or with one array operation where the batch spans several buckets.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from math import inf
 
 import numpy as np
 from prometheus_client.metrics_core import HistogramMetricFamily
@@ -36,29 +38,30 @@ class BatchHistogram:
         self._sum += duration_us
 
     def add_since(self, now: int, ticks: Ints) -> None:
-        """Count for each of these ticks, in any order, how long before `now` it was."""
-        count = len(ticks)
-        if count == 1:
-            self.add(now - int(ticks[0]))
-            return
-        first, last = max(now - int(ticks.max()), 0), max(now - int(ticks.min()), 0)
-        low, high = bisect_left(self._bounds, first), bisect_left(self._bounds, last)
+        """Count for each of these ticks, which ascend and differ, how long before `now` it was."""
+        count, first, last = len(ticks), int(ticks[0]), int(ticks[-1])
+        if last - first == count - 1 and last <= now:
+            # The ticks of a batch that was published at once follow each other, so two of them tell all.
+            at = bisect_left(self._bounds, now - first)
+            if at == bisect_left(self._bounds, now - last):
+                self._counts[at] += count
+                self._sum += count * (2 * now - first - last) // 2
+                return
         durations = np.maximum(now - ticks, 0)
         self._sum += int(durations.sum())
-        if low == high:
-            self._counts[low] += count
-            return
         found = np.bincount(np.searchsorted(self._bounds, durations), minlength=len(self._counts))
-        for at in range(low, high + 1):
+        for at in np.flatnonzero(found).tolist():
             self._counts[at] += int(found[at])
+
+    def cumulative(self) -> Iterator[tuple[float, int]]:
+        """Yield each bound in seconds, the last one inf, with how many values are at most that."""
+        yield from zip((*self._bounds_seconds, inf), accumulate(self._counts), strict=True)
 
     def family(self) -> HistogramMetricFamily:
         """Return what Prometheus is told."""
         family = HistogramMetricFamily(self._name, self._about)
-        buckets: list[tuple[str, float]] = []
-        upto = 0
-        for bound, count in zip((*self._bounds_seconds, float("inf")), self._counts, strict=True):
-            upto += count
-            buckets.append(("+Inf" if bound == float("inf") else str(float(bound)), upto))
+        buckets = [
+            ("+Inf" if bound == inf else str(float(bound)), count) for bound, count in self.cumulative()
+        ]
         family.add_metric([], buckets, self._sum / MICROSECONDS)
         return family

@@ -7,7 +7,7 @@ it. The clocks of the two machines count; what a disagreement would make negativ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from time import perf_counter_ns
 
 import numpy as np
@@ -62,13 +62,17 @@ class BrokerWatcher(Observer):
         elif len(matches) == 1:
             ticks = batch.ticks[matches[0][0]]
         else:
-            ticks = batch.ticks[np.concatenate([rows for rows, _ in matches])]
+            ticks = batch.ticks[np.sort(np.concatenate([rows for rows, _ in matches]))]
         self._latency.add_since(wall_us(), ticks)
 
     def families(self) -> Iterator[Metric]:
         """Yield what Prometheus is told."""
         yield self._latency.family()
         yield self._matching.family()
+
+    def delivered_within(self) -> Mapping[str, float]:
+        """Return how many events were delivered within each bound, for administrators' questions."""
+        return {f"delivered_within_{bound}": count for bound, count in self._latency.cumulative()}
 
     async def close(self) -> None:
         """Nothing is left to send."""

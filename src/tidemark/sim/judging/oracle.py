@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
 
 #: What answers may carry in vain, in worlds whose links have a bandwidth: a share of what was needed, and so
-#: many bytes for each fault, which may have made an answer late or a question pointless. A fault may move the
-#: streams of several brokers to other ways, on which nobody knows yet how long answers take.
+#: many bytes of each pubend for each fault, which may have made an answer late or a question pointless. A
+#: fault may move the streams of several brokers to other ways, on which nobody knows yet how long answers
+#: take, and a nack names ticks: what it asks for at first may have this many bytes of events.
 NEEDLESS_SHARE = 0.1
 NEEDLESS_BYTES = 4_000
-NEEDLESS_BYTES_A_FAULT = 8_000
+NEEDLESS_BYTES_A_FAULT = 10_000
 
 
 #: More than a world's events: with such a bound `min_retain` is bounded by time only.
@@ -288,8 +289,8 @@ def _answers_were_needed(world: World) -> None:
     if world.plan.link_rate is None:
         return
     needed, needless = world.checks.needed_bytes, world.checks.needless_bytes
-    faults = sum(world.fault_counts.values())
-    allowed = NEEDLESS_SHARE * needed + NEEDLESS_BYTES + NEEDLESS_BYTES_A_FAULT * faults
+    lost = NEEDLESS_BYTES_A_FAULT * sum(world.fault_counts.values()) * len(world.plan.pubends)
+    allowed = NEEDLESS_SHARE * needed + NEEDLESS_BYTES + lost
     if needless > allowed:
         raise ViolationError(
             f"answers had {needless} bytes of events that nobody waited for, and {needed} that somebody did"

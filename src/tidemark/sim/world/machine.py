@@ -105,6 +105,8 @@ class Machine:
         self._access_chance = Random(f"access at {name}, {world.seed}")
         #: client that has published more than its quota -> what it has said since, which is not read yet
         self._unread: dict[int, deque[ClientFrameReceived]] = {}
+        #: the clients of which the broker knows who they are; from others it takes nothing
+        self._logged_in_clients: set[int] = set()
 
     def start(self) -> None:
         """Start a new life of the broker from its disk; try again later if the disk is full or fails."""
@@ -176,6 +178,7 @@ class Machine:
         self._heard_up.clear()
         self._held.clear()
         self._unread.clear()
+        self._logged_in_clients.clear()
         self._paused_until = 0
         self._unsynced.clear()
         clients, self._clients = self._clients, set()
@@ -319,11 +322,17 @@ class Machine:
             assert stimulus.document is not None
             self._goes_by(stimulus.document)
         elif isinstance(stimulus, ClientCame):
-            return self._logged_in(stimulus)
+            known = self._logged_in(stimulus)
+            if known is not None:
+                self._logged_in_clients.add(known.client)
+            return known
+        elif isinstance(stimulus, ClientGone):
+            self._logged_in_clients.discard(stimulus.client)
         elif isinstance(stimulus, ClientFrameReceived) and isinstance(stimulus.frame, Publish):
             if self._has_to_wait(stimulus):
                 return None
-            self._world.publishes(self.name, stimulus.client, stimulus.frame)
+            if stimulus.client in self._logged_in_clients:
+                self._world.publishes(self.name, stimulus.client, stimulus.frame)
         elif isinstance(stimulus, ClientFrameReceived) and stimulus.client in self._unread:
             self._unread[stimulus.client].append(stimulus)
             return None

@@ -7,10 +7,9 @@
     marks  := lease i64 | lost i64 | expired i64; the last is missing in marks of earlier versions
 
 The publisher's name is left out if it is the first in the batch's own dictionary, as it usually is. The batch
-is an event batch without what the rest of the record tells: a pubend gives the events of a batch one tick
-after the other, and the mark of a record is the last of them, so the ticks are left out; and where all rows
-have the same size, that size is in the record and the ends of the rows are left out. Records of versions
-before 0.2.0, and those of batches with other ticks, have the whole batch.
+is in its compact form (`message.batches.compact`), whose last tick is the mark of the record: without ticks,
+and without the ends of rows that all have the same size (`row bytes`). Records of versions before 0.2.0, and
+those of batches whose ticks do not count up one by one, have the whole batch.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from typing import NamedTuple
 
 from tidemark.errors import UnknownFormatError
 from tidemark.message.batches.batch import Buffer, EventBatch
+from tidemark.message.batches.compact import compacted, restored
 from tidemark.message.publisher_names import PublisherMove
 from tidemark.ticks.tick import TICK_MIN, Tick
 
@@ -62,11 +62,12 @@ def encode_events(batch: EventBatch, publisher: str, sequence: int) -> list[Buff
     """Returns the pieces of a record with events; views of the batch's own bytes are among them."""
     is_of_first = batch.publishers[:1] == (publisher,)
     name = b"" if is_of_first else publisher.encode()
-    if batch.has_counted_ticks:
-        kind, width = _COUNTED_OF_FIRST if is_of_first else _COUNTED, batch.row_bytes
-        parts: list[Buffer] = [batch.head, batch.body.data if width else batch.ends_and_body]
+    compact = compacted(batch)
+    if compact is None:
+        kind, parts, width = _EVENTS_OF_FIRST if is_of_first else _EVENTS, [batch.data], 0
     else:
-        kind, width, parts = _EVENTS_OF_FIRST if is_of_first else _EVENTS, 0, [batch.data]
+        kind = _COUNTED_OF_FIRST if is_of_first else _COUNTED
+        parts, width = compact
     prefix = _PREFIX.pack(kind, 0, len(name), width, sequence)
     return [prefix + name + bytes(-len(name) % 8), *parts]
 
@@ -108,7 +109,7 @@ def decode_events(payload: bytes | memoryview, mark: Tick) -> PublishedBatch | N
     if kind in (_EVENTS, _EVENTS_OF_FIRST):
         batch = EventBatch.trusted(data[start:])
     elif kind in (_COUNTED, _COUNTED_OF_FIRST):
-        batch = EventBatch.counted(data[start:], mark, width)
+        batch = restored(data[start:], mark, width)
     else:
         reason = f"a record of events of kind {kind}, which a later version wrote; start that version"
         raise UnknownFormatError(reason, path="")

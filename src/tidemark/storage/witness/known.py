@@ -10,7 +10,7 @@ it is damaged, was deleted, or is an older copy. A lower number proves nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from struct import Struct
 
 from tidemark.message.batches.batch import Buffer
@@ -40,7 +40,14 @@ class Known:
 
     def joined(self, other: Known) -> Known:
         """Returns all that either of the two knows."""
-        return Known(**{each.name: max(getattr(self, each.name), getattr(other, each.name)) for each in _OWN})
+        return Known(
+            max(self.log, other.log),
+            max(self.pfs, other.pfs),
+            max(self.generation, other.generation),
+            max(self.incarnation, other.incarnation),
+            max(self.subscribers, other.subscribers),
+            max(self.topology, other.topology),
+        )
 
     def encode(self) -> bytes:
         """Returns the bytes of this, with a check."""
@@ -48,9 +55,6 @@ class Known:
             *self.log, *self.pfs, self.generation, self.incarnation, self.subscribers, self.topology
         )
         return _FORM.pack(crc32c(numbers), 0, numbers)
-
-
-_OWN = fields(Known)
 
 
 def decode_known(data: Buffer) -> Known | None:

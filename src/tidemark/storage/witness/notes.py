@@ -26,12 +26,19 @@ class Notes:
         self.known = _read(volume)
         self._generation = self.known.generation
 
+    @property
+    def _is_behind(self) -> bool:
+        return self._volume.segments_behind(STREAM) > _SEGMENTS_BEHIND_MAX
+
+    def is_due(self, generation: int) -> bool:
+        """Whether tables that have had so many commits are worth a note."""
+        return generation != self._generation or self._is_behind
+
     def note(self, known: Known) -> None:
         """Add a note to what the volume writes with its next sync, unless the last one still holds."""
-        behind = self._volume.segments_behind(STREAM) > _SEGMENTS_BEHIND_MAX
-        if known.generation == self._generation and not behind:
+        if not self.is_due(known.generation):
             return
-        before = self._generation
+        behind, before = self._is_behind, self._generation
 
         def undo() -> None:
             self._generation = before

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from base64 import b64encode
-from contextlib import suppress
-from itertools import count
 
 from tidemark.client.connecting.addresses import parse_url
 from tidemark.wire.codec import encode
@@ -26,8 +24,8 @@ class GuessingRole:
 
     def __init__(self, counters: str, url: str) -> None:  # noqa: ARG002  (every role is given them)
         self._address = parse_url(url)[0]
-        self._numbers = count()
-        self._failed = 0
+        #: logins that are to be tried, that were begun, and that have failed
+        self._wanted = self._begun = self._failed = 0
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
@@ -35,8 +33,9 @@ class GuessingRole:
         os.nice(NICENESS)
 
     async def begin(self, logins: int) -> None:
-        """Begin to try; `failed` says how far it is."""
-        self._tasks = [asyncio.create_task(self._guess(logins)) for _ in range(AT_ONCE)]
+        """Begin to try so many more; `failed` says how far it is."""
+        self._wanted += logins
+        self._tasks = [asyncio.create_task(self._guess()) for _ in range(AT_ONCE)]
 
     async def failed(self) -> int:
         """Return how many logins have failed."""
@@ -45,10 +44,13 @@ class GuessingRole:
                 task.result()
         return self._failed
 
-    async def _guess(self, logins: int) -> None:
-        while (number := next(self._numbers)) < logins:
-            with suppress(ConnectionError):
+    async def _guess(self) -> None:
+        while self._begun < self._wanted:
+            number, self._begun = self._begun, self._begun + 1
+            try:
                 await self._try(number)
+            except ConnectionError:
+                self._begun -= 1  # one more has to be tried
 
     async def _try(self, number: int) -> None:
         """One login with a wrong password, as far as the broker lets it."""

@@ -1,7 +1,8 @@
 """Logins: what clients that are connected notice while somebody tries wrong passwords, one after the other.
 
 The attacker comes from many addresses and with many names, so that no bound on failures stops it. It is
-measured how long events take to a client with a rule of its own, before and beside the attack.
+measured how long events take to a client with a rule of its own, beside the attack and without it, in turns:
+so both meet the same moments of the machine.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import quantiles
-from time import sleep
 
 from tidemark.lab.bench.processes.harness import BenchTestbed
 from tidemark.lab.bench.report import Goal, Measurement, Section
@@ -18,20 +18,21 @@ from tidemark.lab.bench.security.benchmark import RATE, Side, Way, make_files, s
 GUESSING_TIMES = 2.0
 PRINCIPALS = 10
 ACCOUNTS = Way("accounts", True, False)
-NOTES = ("the times of a client that is connected, before and while the logins fail; in one run",)
+NOTES = ("how long events take to clients that are connected, without the logins and beside them, in turns",)
 
 
 @dataclass(frozen=True, slots=True)
 class LoginsEffort:
-    """How many logins fail, and how many events are timed at once."""
+    """How many logins fail in all and in one turn, and how many events are timed at once."""
 
     wrong_logins: int
+    at_a_time: int
     timed: int
 
 
-FULL = LoginsEffort(100_000, 500)
-QUICK = LoginsEffort(2_000, 200)
-TINY = LoginsEffort(30, 5)
+FULL = LoginsEffort(100_000, 2_500, 100)
+QUICK = LoginsEffort(2_000, 500, 50)
+TINY = LoginsEffort(30, 15, 5)
 
 
 def sections(effort: LoginsEffort) -> Iterator[Section]:
@@ -42,22 +43,25 @@ def sections(effort: LoginsEffort) -> Iterator[Section]:
 
 
 def _guessed(testbed: BenchTestbed, side: Side, effort: LoginsEffort) -> Iterator[Measurement]:
-    """Measure connected clients alone, then until so many wrong logins have failed."""
+    """Measure connected clients alone and beside wrong logins in turns, until so many have failed."""
     guesser = testbed.worker("guessing", url=side.broker.url)
-    guesser.ask("failed")
-    alone = [each for _ in range(4) for each in side.clients.ask("latency", events=effort.timed, rate=RATE)]
-    guesser.ask("begin", logins=effort.wrong_logins)
+    alone: list[int] = []
     beside: list[int] = []
-    while (failed := guesser.ask("failed")) < effort.wrong_logins:
-        beside += side.clients.ask("latency", events=effort.timed, rate=RATE)
-        sleep(0.01)
-    beside = beside or alone
+    failed = guesser.ask("failed")
+    while failed < effort.wrong_logins:
+        before = len(beside)
+        guesser.ask("begin", logins=min(effort.at_a_time, effort.wrong_logins - failed))
+        due = min(failed + effort.at_a_time, effort.wrong_logins)
+        while failed < due:
+            beside += side.clients.ask("latency", events=effort.timed, rate=RATE)
+            failed = guesser.ask("failed")
+        alone += side.clients.ask("latency", events=len(beside) - before, rate=RATE)
     case = f"{effort.wrong_logins:,} wrong logins"
-    before, after = _p99(alone), _p99(beside)
+    apart, together = _p99(alone), _p99(beside)
     yield Measurement(case, "failed", float(failed), "logins")
-    yield Measurement(case, "latency alone, p99", before / 1e6, "ms")
-    yield Measurement(case, "latency beside, p99", after / 1e6, "ms")
-    yield Measurement(case, "latency, p99", after / before, "times alone", Goal("<=", GUESSING_TIMES))
+    yield Measurement(case, "latency alone, p99", apart / 1e6, "ms")
+    yield Measurement(case, "latency beside, p99", together / 1e6, "ms")
+    yield Measurement(case, "latency, p99", together / apart, "times alone", Goal("<=", GUESSING_TIMES))
 
 
 def _p99(nanoseconds: list[int]) -> float:
