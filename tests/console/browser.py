@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.waiting import PATIENCE_SECONDS
 
@@ -26,20 +26,32 @@ ARGUMENTS = [
 
 
 @contextmanager
-def browser_page(*, is_dark: bool = False, width: int = 1200, height: int = 860) -> Iterator[Page]:
-    """A page of a fresh browser; what a script of it fails with is raised at the end."""
+def started_browser() -> Iterator[Browser]:
+    """A browser, which several tests can share: each has a page with cookies of its own."""
     assert CHROMIUM is not None
-    failures: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         try:
-            page = browser.new_page(
-                viewport={"width": width, "height": height}, color_scheme="dark" if is_dark else "light"
-            )
-            page.set_default_timeout(PATIENCE_SECONDS * 1_000)
-            page.on("pageerror", lambda error: failures.append(str(error)))
-            page.on("console", lambda said: failures.append(said.text) if said.type == "error" else None)
-            yield page
+            yield browser
         finally:
             browser.close()
+
+
+@contextmanager
+def browser_page(
+    browser: Browser, *, is_dark: bool = False, width: int = 1200, height: int = 860
+) -> Iterator[Page]:
+    """A page of a browser as if it were fresh; what a script of it fails with is raised at the end."""
+    failures: list[str] = []
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, color_scheme="dark" if is_dark else "light"
+    )
+    try:
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE_SECONDS * 1_000)
+        page.on("pageerror", lambda error: failures.append(str(error)))
+        page.on("console", lambda said: failures.append(said.text) if said.type == "error" else None)
+        yield page
+    finally:
+        context.close()
     assert not failures, failures

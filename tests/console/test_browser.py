@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
 
 import tidemark
-from tests.console.browser import CHROMIUM, WHY_NOT, browser_page
+from tests.console.browser import CHROMIUM, WHY_NOT, browser_page, started_browser
 from tests.console.live_console import LiveConsole, live_console
 from tests.live_node import OverlayNodes, live_node
 from tests.node.security.secured import PASSWORDS, document
@@ -28,6 +29,12 @@ expect.set_options(timeout=PATIENCE_SECONDS * 1_000)
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT)]
 #: Where `./run ui` puts the pictures; without it none are taken.
 PICTURES = os.environ.get("TIDEMARK_PICTURES")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with started_browser() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +67,11 @@ def picture(page: object, name: str) -> None:
         page.screenshot(path=str(Path(PICTURES) / f"{name}.png"))  # type: ignore[attr-defined]
 
 
-def test_a_person_walks_through_all_pages(overlay: OverlayNodes, console: LiveConsole) -> None:
+def test_a_person_walks_through_all_pages(
+    overlay: OverlayNodes, console: LiveConsole, browser: Browser
+) -> None:
     base = f"http://127.0.0.1:{console.port}"
-    with browser_page() as page, sync.connect(overlay.url("north")) as tm:
+    with browser_page(browser) as page, sync.connect(overlay.url("north")) as tm:
         page.goto(base)
         expect(page.locator("#no-alarms")).to_have_text("Nothing is wrong.")
         expect(page.get_by_role("link", name="audit").first).to_be_visible()
@@ -136,11 +145,11 @@ def test_a_person_walks_through_all_pages(overlay: OverlayNodes, console: LiveCo
 
 
 def test_a_person_changes_a_subscription_after_seeing_what_that_means(
-    overlay: OverlayNodes, console: LiveConsole
+    overlay: OverlayNodes, console: LiveConsole, browser: Browser
 ) -> None:
     with sync.connect(overlay.url("middle")) as tm, tm.subscribe("trades", durable="temporary", ack="client"):
         tm.publish("trades", {"symbol": "X", "price": 2.0})
-    with browser_page() as page:
+    with browser_page(browser) as page:
         page.goto(f"http://127.0.0.1:{console.port}/subscriptions/temporary")
         page.get_by_role("button", name="Show what that means").first.click()
         expect(page.locator(".meaning")).to_contain_text("goes on at now")
@@ -156,13 +165,13 @@ def test_a_person_changes_a_subscription_after_seeing_what_that_means(
 
 
 def test_a_person_sees_how_a_subscription_catches_up_and_that_it_was_told_a_gap(
-    tmp_path: Path,
+    tmp_path: Path, browser: Browser
 ) -> None:
     with (
         live_node(tmp_path, retention__max_bytes="300KiB") as node,
         live_console(node.url) as console,
         sync.connect(node.url) as tm,
-        browser_page() as page,
+        browser_page(browser) as page,
     ):
         tm.create_topic("readings", "[n: int, text: string]")
         with tm.subscribe("readings", durable="reader", ack="client"):
@@ -188,10 +197,10 @@ def test_a_person_sees_how_a_subscription_catches_up_and_that_it_was_told_a_gap(
         expect(page.get_by_role("link", name="reader")).to_be_visible()
 
 
-def test_a_person_plans_another_topology_and_makes_its_first_step(tmp_path: Path) -> None:
+def test_a_person_plans_another_topology_and_makes_its_first_step(tmp_path: Path, browser: Browser) -> None:
     nodes = OverlayNodes(tmp_path, "east", "west")
     try:
-        with live_console(nodes.url("east")) as console, browser_page() as page:
+        with live_console(nodes.url("east")) as console, browser_page(browser) as page:
             page.goto(f"http://127.0.0.1:{console.port}/overlay")
             topology = page.get_by_label("The topology")
             written = topology.input_value()
@@ -207,11 +216,17 @@ def test_a_person_plans_another_topology_and_makes_its_first_step(tmp_path: Path
         nodes.close()
 
 
-def test_a_person_logs_in_plans_another_access_document_and_puts_it_into_force(tmp_path: Path) -> None:
+def test_a_person_logs_in_plans_another_access_document_and_puts_it_into_force(
+    tmp_path: Path, browser: Browser
+) -> None:
     access = tmp_path / "access.toml"
     access.write_text(document())
     settings = {"security__mode": "accounts", "security__access": str(access)}
-    with live_node(tmp_path, **settings) as node, live_console(node.url) as console, browser_page() as page:
+    with (
+        live_node(tmp_path, **settings) as node,
+        live_console(node.url) as console,
+        browser_page(browser) as page,
+    ):
         page.goto(f"http://127.0.0.1:{console.port}/access")
         page.get_by_label("User").fill("ops")
         page.get_by_label("Password").fill(PASSWORDS["ops"])
@@ -232,8 +247,10 @@ def test_a_person_logs_in_plans_another_access_document_and_puts_it_into_force(t
         expect(page.get_by_label("Users, roles and rules")).to_contain_text("news.>")
 
 
-def test_the_pages_are_for_the_dark_for_narrow_screens_and_for_the_keyboard(console: LiveConsole) -> None:
-    with browser_page(is_dark=True, width=380, height=800) as page:
+def test_the_pages_are_for_the_dark_for_narrow_screens_and_for_the_keyboard(
+    console: LiveConsole, browser: Browser
+) -> None:
+    with browser_page(browser, is_dark=True, width=380, height=800) as page:
         page.goto(f"http://127.0.0.1:{console.port}")
         wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
         assert not wide
@@ -244,9 +261,9 @@ def test_the_pages_are_for_the_dark_for_narrow_screens_and_for_the_keyboard(cons
         picture(page, "narrow")
 
 
-def test_everything_can_be_done_with_the_keyboard(console: LiveConsole) -> None:
+def test_everything_can_be_done_with_the_keyboard(console: LiveConsole, browser: Browser) -> None:
     focused = "document.activeElement.name || document.activeElement.textContent"
-    with browser_page() as page:
+    with browser_page(browser) as page:
         page.goto(f"http://127.0.0.1:{console.port}/subscriptions")
         page.keyboard.press("/")
         assert page.evaluate(focused) == "q"
@@ -275,12 +292,12 @@ def test_everything_can_be_done_with_the_keyboard(console: LiveConsole) -> None:
         expect(page.get_by_role("heading", name=re.compile("is drained"))).to_be_visible()
 
 
-def test_a_page_of_ones_own_charts_what_comes(overlay: OverlayNodes) -> None:
+def test_a_page_of_ones_own_charts_what_comes(overlay: OverlayNodes, browser: Browser) -> None:
     pages = Path(__file__).parent.parent.parent / "examples" / "live_trades"
     with (
         live_console(overlay.url("middle"), pages=pages) as console,
         sync.connect(overlay.url("north")) as tm,
-        browser_page() as page,
+        browser_page(browser) as page,
     ):
         page.goto(f"http://127.0.0.1:{console.port}/pages/")
         told = page.locator("#told")

@@ -13,6 +13,7 @@ import pytest
 from tidemark.lab.bench import run
 from tidemark.lab.bench.processes import harness
 from tidemark.lab.bench.spark import benchmark as spark
+from tidemark.lab.bench.spark import rows
 from tidemark.lab.bench.spark import testbed as spark_testbed
 from tidemark.lab.bench.spark.testbed import BATCH_EVENTS, CpuMeter, SparkEffort
 
@@ -57,3 +58,15 @@ def test_cpu_of_a_process_that_has_gone_stays_counted() -> None:
         during = meter.seconds
     # The last look at it came at most one pause, and what that took here, before its end.
     assert meter.seconds >= during > 0.1
+
+
+def test_rows_are_measured_without_spark_and_each_comes_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "QUICK", rows.RowsEffort(2 * BATCH_EVENTS, 2))
+    out = StringIO()
+    assert run("rows", json_output=True, quick=True, out=out) == 0
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert {line["metric"] for line in lines} == {"rows: reader or writer", "rows: broker"}
+    assert len(lines) == 8
+    assert not list(tmp_path.iterdir()), "a bench removes its files"

@@ -62,8 +62,8 @@ class OtlpReceiver:
 
 
 @contextmanager
-def otlp_receiver() -> Iterator[OtlpReceiver]:
-    """A receiver that listens on a port of its own."""
+def otlp_receiver(status: int = 200) -> Iterator[OtlpReceiver]:
+    """A receiver that listens on a port of its own; it takes what comes if its `status` is 200."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -73,9 +73,10 @@ def otlp_receiver() -> Iterator[OtlpReceiver]:
                 import gzip
 
                 body = gzip.decompress(body)
-            receiver.take(body)
+            if status == 200:
+                receiver.take(body)
             answer = ExportTraceServiceResponse().SerializeToString()
-            self.send_response(200)
+            self.send_response(status)
             self.send_header("Content-Type", "application/x-protobuf")
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()

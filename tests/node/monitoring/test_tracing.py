@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -121,17 +122,23 @@ def test_an_event_that_is_not_sampled_carries_nothing_and_makes_no_spans(tmp_pat
 
 
 def test_spans_are_bounded_in_a_second_and_those_that_nobody_takes_are_counted() -> None:
-    nowhere = TracingSection(endpoint="http://127.0.0.1:1", spans_per_second=2)
-    watcher = TracingWatcher(nowhere, "b")
     builder = BatchBuilder()
     for number in range(5):
         builder.add(Shape("t", 1), b"", publisher=f"p 00-{number + 1:032x}-{1:016x}-01")
     batch = builder.build()
     batch.count_ticks(1)
-    watcher.logged("main", batch)
-    counted = {each.name: each.samples[0].value for each in watcher.families() if "spans" in each.name}
-    assert counted["tidemark_spans"] + counted["tidemark_spans_over_limit"] == 5
-    assert counted["tidemark_spans_over_limit"] >= 1
+    with otlp_receiver(status=400) as receiver:
+        watcher = TracingWatcher(TracingSection(receiver.endpoint, spans_per_second=2), "b")
+
+        def counted() -> dict[str, float]:
+            return {each.name: each.samples[0].value for each in watcher.families() if "spans" in each.name}
+
+        watcher.logged("main", batch)
+        found = counted()
+        assert found["tidemark_spans"] + found["tidemark_spans_over_limit"] == 5
+        assert found["tidemark_spans_over_limit"] >= 1
+        asyncio.run(watcher.close())
+        eventually(lambda: counted()["tidemark_spans_lost"] == found["tidemark_spans"])
 
 
 def test_an_endpoint_is_an_address(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 
 from tests.spark.audit.ledger_samples import Case, make_cases, witnesses_by_name, write, write_ledger
 from tests.spark.audit.ledger_witnesses import WITNESSES
+from tests.spark.manual import MANUAL, programs
 from tidemark.errors import ConfigError, UnknownFormatError
 from tidemark.lab.processes import ledger as single
 from tidemark.spark.audit.audit import audit
@@ -20,7 +20,6 @@ from tidemark.spark.audit.report import COUNTS, FAULTS, KEYS_SHOWN_MAX, AuditRep
 pytestmark = pytest.mark.spark
 
 CASES = 40
-MANUAL = Path(__file__).parents[3] / "docs" / "spark.md"
 
 
 def judged_alone(cases: list[Case], directory: Path) -> single.Audit:
@@ -120,8 +119,7 @@ def test_the_program_of_the_manual_runs(
     (tmp_path / "ledgers").mkdir()
     write_ledger(tmp_path / "ledgers" / "w.publisher.jsonl", witness.publisher_lines("w"))
     write_ledger(tmp_path / "ledgers" / "w.subscriber.jsonl", witness.subscriber_lines("w")["ws0"])
-    chapter = MANUAL.read_text().split("\n## The audit\n")[1].split("\n## ")[0]
-    (program,) = re.findall(r"```python\n(.*?)```", chapter, re.DOTALL)
+    (program,) = programs("The audit")
     exec(compile(program.replace("/tmp/demo", str(tmp_path)), str(MANUAL), "exec"), {})
     assert capsys.readouterr().out.startswith("False 1 Latency(")
     assert "1 lost" in (tmp_path / "audit.html").read_text()

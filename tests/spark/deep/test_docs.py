@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from tests.live_node import live_node
+from tests.spark.manual import MANUAL, programs
 from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.spark.archive.archive import Archive
@@ -13,13 +13,9 @@ from tidemark.spark.deep.service import DeepService
 from tidemark.spark.deep.thread import DeepThread
 from tidemark.ticks import TICK_MIN
 
-MANUAL = Path(__file__).parents[3] / "docs" / "spark.md"
-
 
 def test_the_program_of_deep_catch_up_runs(tmp_path: Path) -> None:
-    found = re.search(r"^## Deep catch-up\n(.*?)(?=^## )", MANUAL.read_text(), re.MULTILINE | re.DOTALL)
-    assert found is not None
-    (program,) = re.findall(r"```python\n(.*?)```", found[1], re.DOTALL)
+    (program,) = programs("Deep catch-up")
     with live_node(tmp_path, **{"retention.archive": "true"}) as node, sync.connect(node.url) as tm:
         tm.create_topic("trades", "[symbol: string, price: double]")
         tm.publish_many("trades", [{"symbol": "ACME", "price": float(n)} for n in range(100)])

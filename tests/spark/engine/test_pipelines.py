@@ -11,22 +11,20 @@ from pathlib import Path
 import pytest
 
 from tests.live_node import live_node
+from tests.spark.manual import section
 from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.spark.engine.java import java_home
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
-MANUAL = Path(__file__).parents[3] / "docs" / "spark.md"
 SCHEMA = "[symbol: string, price: double, qty: int]"
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_pipeline_of_the_manual_publishes_each_event_once(tmp_path: Path) -> None:
-    chapter = MANUAL.read_text().partition("### Declarative pipelines\n")[2].partition("\n**")[0]
-    (spec,), (program,) = (
-        re.findall(rf"```{kind}\n(.*?)```", chapter, re.DOTALL) for kind in ("yaml", "python")
-    )
+    blocks = re.findall(r"```(yaml|py)\n(.*?)```", section("Declarative pipelines"), re.DOTALL)
+    (_, spec), (_, program) = blocks
     (tmp_path / "transformations").mkdir()
     (tmp_path / "spark-pipeline.yml").write_text(spec.replace("/tmp/demo", str(tmp_path)))
     environment = {
@@ -41,18 +39,25 @@ def test_the_pipeline_of_the_manual_publishes_each_event_once(tmp_path: Path) ->
         (tmp_path / "transformations" / "trades.py").write_text(here)
         for topic in ("trades", "large"):
             tm.create_topic(topic, SCHEMA)
-        tm.publish_many("trades", [{"symbol": "ACME", "price": float(n), "qty": n} for n in range(100)])
-        done = subprocess.run(
-            [Path(sys.executable).with_name("spark-pipelines"), "run", "--spec", "spark-pipeline.yml"],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout[-4_000:] + done.stderr[-4_000:]
-        assert "Run is COMPLETED" in done.stdout
-        batch = tm._fetch("main", TICK_MIN, TICK_MAX, "large").batch
-    assert batch is not None
-    assert batch.count == 60
+        published = []
+        for numbers in (range(100), range(30, 50)):
+            tm.publish_many("trades", [{"symbol": "ACME", "price": float(n), "qty": n} for n in numbers])
+            run(tmp_path, environment)
+            batch = tm._fetch("main", TICK_MIN, TICK_MAX, "large").batch
+            published.append(0 if batch is None else batch.count)
+    assert published == [60, 70]
+
+
+def run(path: Path, environment: dict[str, str]) -> None:
+    """Run the pipeline in a directory once."""
+    done = subprocess.run(
+        [Path(sys.executable).with_name("spark-pipelines"), "run", "--spec", "spark-pipeline.yml"],
+        cwd=path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4_000:] + done.stderr[-4_000:]
+    assert "Run is COMPLETED" in done.stdout

@@ -9,25 +9,17 @@ from typing import Any
 import pytest
 
 from tests.live_node import live_node
+from tests.spark.manual import MANUAL, programs, section
 from tidemark import sync
 from tidemark.spark import options
-
-MANUAL = Path(__file__).parents[3] / "docs" / "spark.md"
-
-
-def chapter(title: str) -> str:
-    found = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", MANUAL.read_text(), re.MULTILINE | re.DOTALL)
-    assert found is not None
-    return found[1]
 
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_the_programs_of_the_manual_run(tmp_path: Path) -> None:
-    programs = re.findall(r"```python\n(.*?)```", chapter("Reading") + chapter("Writing"), re.DOTALL)
     names: dict[str, Any] = {}
     with live_node(tmp_path, **{"retention.archive": "true"}) as node:
-        for program in programs:
+        for program in programs("Reading", "Writing", "Updates"):
             here = program.replace("tidemark://127.0.0.1:7676", node.url).replace("/tmp/demo", str(tmp_path))
             exec(compile(here, str(MANUAL), "exec"), names)
         read = names["spark"].read.format("tidemark").option("broker", node.url)
@@ -37,6 +29,9 @@ def test_the_programs_of_the_manual_run(tmp_path: Path) -> None:
             assert {each["topic"] for each in tm.ask("topics")} == {"trades", "doubled", "copies", "totals"}
 
 
-@pytest.mark.parametrize(("title", "known"), [("Reading", options._SOURCE), ("Writing", options._SINK)])
+@pytest.mark.parametrize(
+    ("title", "known"),
+    [("Options of the source", options._SOURCE), ("Options of the sink", options._SINK)],
+)
 def test_every_option_is_in_the_manual(title: str, known: tuple[str, ...]) -> None:
-    assert tuple(re.findall(r"^\| `(\w+)` \|", chapter(title), re.MULTILINE)) == known
+    assert tuple(re.findall(r"^\| `(\w+)` \|", section(title), re.MULTILINE)) == known

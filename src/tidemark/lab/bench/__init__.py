@@ -163,6 +163,11 @@ BENCHES: dict[str, Bench] = {
             "spark", "the pipeline: source, archive, history beside a Parquet scan, sink", "spark.benchmark"
         ),
         Bench(
+            "rows",
+            "CPU time of a row between broker and Spark, reading and writing, without Spark",
+            "spark.rows",
+        ),
+        Bench(
             "engines",
             "CPU and memory of the two engines of the archive, idle and at 2,000 events a second",
             "spark.engines",

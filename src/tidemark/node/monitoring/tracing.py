@@ -67,9 +67,9 @@ class TracingWatcher(BrokerWatcher):
         )
         self._resource = Resource.create({"service.name": "tidemark", "service.instance.id": broker})
         self._per_second = settings.spans_per_second
-        #: the second, on the monotonic clock, in which `_made_now` spans were made
+        #: the second, on the monotonic clock, in which `_asked` spans were asked for
         self._second = 0
-        self._made_now = 0
+        self._asked = 0
         self._made = 0
         self._over = 0
 
@@ -100,6 +100,8 @@ class TracingWatcher(BrokerWatcher):
 
     def told(self, subscription: str, pubend: str, batch: EventBatch, *, is_late: bool) -> None:
         """An event was said to a subscriber, live or by its catchup stream."""
+        if self._is_spent():
+            return  # a batch may be told to thousands of subscribers in one turn
         for row, traceparent in traced_rows(batch, ROWS_MAX):
             event = _TracedEvent(traceparent, pubend, int(batch.ticks[row]))
             what = "catch up" if is_late else "deliver"
@@ -156,13 +158,18 @@ class TracingWatcher(BrokerWatcher):
             )
         )
 
-    def _has_room(self) -> bool:
-        """Return whether one span more may be made in this second."""
+    def _is_spent(self) -> bool:
+        """Return whether more spans than may be were asked for in this second."""
         second = int(monotonic())
         if second != self._second:
-            self._second, self._made_now = second, 0
-        self._made_now += 1
-        is_allowed = self._made_now <= self._per_second
+            self._second, self._asked = second, 0
+        return self._asked > self._per_second
+
+    def _has_room(self) -> bool:
+        """Return whether one span more may be made in this second."""
+        if not self._is_spent():
+            self._asked += 1
+        is_allowed = self._asked <= self._per_second
         self._made += is_allowed
         self._over += not is_allowed
         return is_allowed

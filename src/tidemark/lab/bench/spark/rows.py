@@ -1,0 +1,132 @@
+"""What a row costs on its way between a broker and Spark, in CPU time, without Spark.
+
+This is Tidemark's own part of a read and of a write: what tasks and the driver do in Python, and what the
+broker does for them. It is measured in CPU seconds of the two processes, which change little with the load of
+the machine, beside what `bench spark` measures of the whole.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tidemark import sync
+from tidemark.lab.bench.processes.harness import BenchBroker, BenchTestbed
+from tidemark.lab.bench.report import Measurement, Section
+from tidemark.lab.bench.spark.testbed import publish
+from tidemark.lab.bench.system.load import SCHEMA, TOPIC
+from tidemark.spark.options import sink_options, source_options
+from tidemark.spark.sink.publishing import BrokerPublisher, commit
+from tidemark.spark.sink.row_encoder import RowEncoder
+from tidemark.spark.sink.staging import Staging
+from tidemark.spark.source.scan import Planner, SourceScan, topic_columns_of
+from tidemark.ticks import CheckpointToken
+
+WRITTEN = "bench.rows"
+#: Rows of a record batch as Spark hands them to a sink.
+SINK_ROWS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class RowsEffort:
+    """How much is measured."""
+
+    events: int
+    repetitions: int
+
+
+FULL = RowsEffort(1_000_000, 3)
+QUICK = RowsEffort(200_000, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTaken:
+    """CPU seconds of this process and of the broker."""
+
+    own: float
+    broker: float
+
+
+def sections(effort: RowsEffort) -> Iterator[Section]:
+    """Yields the sections; AssertionError when a row is missing or there twice."""
+    with BenchTestbed() as testbed:
+        broker = testbed.broker("sync", **{"retention.archive": "true"})
+        publish(broker.url, TOPIC, effort.events)
+        found: dict[str, CpuTaken] = {}
+        for name, work in _works(testbed, broker, effort):
+            found[name] = min(
+                (_taken(broker, work) for _ in range(effort.repetitions)),
+                key=lambda each: each.own + each.broker,
+            )
+        case = f"{effort.events:,} events of 250 bytes"
+        yield Section(
+            "CPU of a million rows, without Spark",
+            [
+                Measurement(f"{case}: {name}", who, seconds * 1e6 / effort.events, "s/million")
+                for name, taken in found.items()
+                for who, seconds in (("reader or writer", taken.own), ("broker", taken.broker))
+            ],
+            prefix="rows",
+        )
+
+
+def _works(
+    testbed: BenchTestbed, broker: BenchBroker, effort: RowsEffort
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yields what is measured, in the order in which it is done."""
+    scan = _scan(broker)
+    kept: list[pa.RecordBatch] = []
+
+    def read() -> None:
+        planner = Planner(scan)
+        try:
+            kept[:] = [rows for part in planner.everything() for rows in scan.read(part)]
+        finally:
+            planner.close()
+        assert sum(rows.num_rows for rows in kept) == effort.events, "read: not every event once"
+
+    yield "read from the broker into columns", read
+
+    def count() -> None:
+        planner = Planner(scan)
+        try:
+            (found,) = planner.backlog(CheckpointToken(dict.fromkeys(planner.newest(), 0))).values()
+        finally:
+            planner.close()
+        assert found == effort.events, f"count: {found} events"
+
+    yield "count for maxEventsPerTrigger", count
+
+    with sync.connect(broker.url) as tm:
+        tm.create_topic(WRITTEN, SCHEMA)
+    wanted = [name for name in kept[0].schema.names if not name.startswith("_")]
+    rows = pa.Table.from_batches(kept).select(wanted).combine_chunks().to_batches(max_chunksize=SINK_ROWS)
+    staging = Staging(testbed.path.absolute() / "staging")
+    parts = []
+
+    def stage() -> None:
+        encoder = RowEncoder(SCHEMA, WRITTEN, None, "bench")
+        parts.append(staging.stage(0, encoder.encoded(rows)))
+
+    yield "encode and stage for the sink", stage
+    options = sink_options({"broker": broker.url, "topic": WRITTEN, "staging": staging.folder.text})
+
+    def publish_staged() -> None:
+        # Numbers of batches only grow.
+        commit(staging, "bench", effort.repetitions - len(parts), [parts.pop()], BrokerPublisher(options))
+
+    yield "publish what is staged", publish_staged
+
+
+def _scan(broker: BenchBroker) -> SourceScan:
+    options = source_options({"broker": broker.url, "topic": TOPIC})
+    return SourceScan(options, topic_columns_of(options))
+
+
+def _taken(broker: BenchBroker, work: Callable[[], None]) -> CpuTaken:
+    own, at_broker = time.process_time(), broker.cpu_seconds
+    work()
+    return CpuTaken(time.process_time() - own, broker.cpu_seconds - at_broker)
