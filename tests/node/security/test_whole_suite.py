@@ -15,8 +15,12 @@ from tidemark.node.config.units import HostPort
 from tidemark.node.topology.topology import BrokerPlacement, Topology
 
 HERE = Path(__file__).resolve().parents[3]
-#: Clients, an overlay, a restart and questions of administrators, in a few seconds.
-PART = ("tests/client/test_first_steps.py", "tests/admin/test_overlay_lag.py")
+#: Clients, an overlay, a restart, questions of administrators and a broker process, in a few seconds.
+PART = (
+    "tests/client/test_first_steps.py",
+    "tests/admin/test_overlay_lag.py",
+    "tests/cli/test_cli_on_broker.py::test_events_go_from_arguments_to_a_durable_subscriber",
+)
 
 
 @pytest.mark.slow
