@@ -8,10 +8,12 @@ from contextlib import suppress
 import pytest
 
 from tests.client.connected import connected, declare, numbers, publish
-from tests.client.fake_broker import FakeBroker
+from tests.client.fake_broker import FakeBroker, Session
 from tests.waiting import until
 from tidemark.client.client import Client
+from tidemark.client.events import Batch
 from tidemark.errors import ClientError, TimedOutError
+from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import Ack
 
@@ -167,3 +169,34 @@ async def test_a_commit_that_does_not_come_is_told_where_the_next_event_is_asked
         broker.is_silent_about_acks = False
         sub._session._owner.timeout = 10.0
         assert await numbers(sub, 2) == [1, 2]
+
+
+@connected
+async def test_nothing_is_handed_out_while_a_subscription_closes(broker: FakeBroker, tm: Client) -> None:
+    """What arrives while the broker learns what was consumed would be consumed and delivered again."""
+    await declare(tm)
+    sub = await tm.subscribe("t", durable="d")
+    got: list[int] = []
+
+    async def read() -> None:
+        async for batch in sub.batches():
+            assert isinstance(batch, Batch)
+            got.extend(batch.column("n").tolist())
+
+    reader = asyncio.create_task(read())
+    await publish(tm, 0, 1)
+    await until(lambda: got == [0])
+    kept = broker.ack
+
+    def late(session: Session, frame: Ack) -> None:
+        if frame.ticket and broker.count() == 1:
+            broker.append("p1", EventBatch.parse(bytearray(broker.events["p1"][0].data)))
+        kept(session, frame)
+
+    broker.ack = late  # type: ignore[method-assign]
+    await sub.close()
+    await reader
+    assert broker.count() == 2
+    async with tm.subscribe("t", durable="d") as again:
+        got += await numbers(again, 1)
+    assert len(got) == broker.count(), "each event once"

@@ -15,6 +15,7 @@ from tidemark.client.client import Client
 from tidemark.client.publishing import publisher as publisher_module
 from tidemark.errors import ClientError, EncodeError, RefusedError, SchemaError
 from tidemark.message import BatchBuilder, Schema, Shape
+from tidemark.message.publisher_names import made_name
 from tidemark.wire.frames import Frame, Publish, Refused, Topic
 from tidemark.wire.moving.frames import Leave
 
@@ -318,6 +319,10 @@ async def test_a_named_publisher_waits_for_its_last_broker_unless_its_applicatio
         async with tidemark.connect(two.url, publisher="orders", pubend="p2") as fixed:
             with pytest.raises(ClientError, match="without a fixed pubend"):
                 await fixed.move_publisher(after=1)
+        # A pubend may forget names of this form, so that such a publisher stays where it is.
+        async with tidemark.connect(two.url, publisher=made_name("0" * 16)) as made:
+            with pytest.raises(ClientError, match="moves"):
+                await made.move_publisher(after=1)
 
 
 @bounded

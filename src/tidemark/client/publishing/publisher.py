@@ -38,6 +38,7 @@ from tidemark.message.batches.batch import (
     EventBatch,
     Shape,
 )
+from tidemark.message.publisher_names import is_made
 from tidemark.wire.frames import Publish, Published, Refused, Welcome
 from tidemark.wire.limits import PUBLISH_BYTES_MAX, PUBLISH_NAMES_BYTES_MAX
 from tidemark.wire.moving.frames import Leave, Left
@@ -88,8 +89,8 @@ class Publisher:
         self._topics = topics
         self._publisher = publisher
         self._is_named = is_named
-        #: the application has not said at which pubend the publisher is to stay
-        self._may_move = is_named and pubend is None
+        #: the application has not said at which pubend the publisher is to stay, and pubends never forget it
+        self._may_move = is_named and pubend is None and not is_made(publisher)
         #: where the named publisher is, once it has published something, if it may move
         self._place: PublisherPlace | None = None
         #: asks a pubend again to let the publisher go

@@ -93,6 +93,8 @@ class SubscriptionSession:
         #: the events that the inbox's cursor goes through; None while it is at a gap
         self._rows: EventRows | None = None
         self._error: TidemarkError | None = None
+        #: nothing more is handed out, while the broker learns what was consumed
+        self._is_closing = False
         self._is_closed = False
 
     # Opening and closing.
@@ -135,6 +137,8 @@ class SubscriptionSession:
         """End the session; a durable subscription stays at the broker, which learns what was consumed."""
         if self._is_closed:
             return
+        # What would be handed out from now on would be missing in the token, and be delivered again.
+        self._is_closing = True
         if self.is_subscribed and self._durable is not None:
             token = self.to_acknowledge()
             if token:
@@ -184,7 +188,7 @@ class SubscriptionSession:
         that raised an error counts as handed out.
         """
         cursor = self.inbox.cursor
-        if cursor is None or cursor.out == len(cursor.positions):
+        if cursor is None or cursor.out == len(cursor.positions) or self._is_closing:
             return None
         row = cursor.done = cursor.out
         cursor.out = row + 1
@@ -199,7 +203,7 @@ class SubscriptionSession:
         A gap is returned or raised as `step` does.
         """
         cursor = self.inbox.cursor
-        if cursor is None or cursor.is_finished:
+        if cursor is None or cursor.is_finished or self._is_closing:
             return None
         first = cursor.done = cursor.out
         cursor.out = len(cursor.positions)
@@ -235,7 +239,7 @@ class SubscriptionSession:
                     self.inbox.leave_out(kept, damaged)
             if self._error is not None:
                 raise self._error
-            if self._is_closed:
+            if self._is_closed or self._is_closing:
                 return False
             cursor = self.inbox.take()
             self._consumed()

@@ -23,6 +23,7 @@ from tidemark.lab.bench.processes.harness import (
     BenchBroker,
     BenchProcess,
     BenchTestbed,
+    TooSlowError,
     directory_bytes,
     wait_until,
 )
@@ -32,6 +33,8 @@ from tidemark.lab.processes.process_numbers import tree_cpu_seconds
 
 _VERSION = re.compile(r"\d+\.\d+[\w.\-+~]*")
 _LAUNCH = "tidemark.lab.bench.peers.launch"
+#: The longest that the start of a server takes: those on a virtual machine of their own take their time.
+START_SECONDS = 120.0
 #: The longest that asking a program for its version takes, and that saving takes.
 _ASK_SECONDS = 20.0
 _SAVE_SECONDS = 2.0
@@ -217,11 +220,9 @@ class RabbitServer(Server):
         testbed.add(names)
         port = ports[options[0]]
         server = started(testbed, [str(_RABBITMQ)], directory, port, environment)
-        if options[0] == "classic":
-            assert wait_until(lambda: _succeeds(amqp.declare_exchange, port)), "RabbitMQ does not answer"
-        else:
-            ready = wait_until(lambda: _succeeds(lambda at: rabbit_stream.create_streams(at, KINDS), port))
-            assert ready, "RabbitMQ does not answer"
+        prepare = amqp.declare_exchange if options[0] == "classic" else _create_streams
+        if not wait_until(lambda: _succeeds(prepare, port), START_SECONDS):
+            raise TooSlowError(str(server.fail("RabbitMQ does not answer:")))
         return server
 
 
@@ -279,8 +280,8 @@ def started(
             raise server.fail(f"{command[0]} does not start:")
         return _succeeds(lambda at: Handshake(at).socket.close(), port)
 
-    if not wait_until(listens):
-        raise server.fail(f"{command[0]} does not listen:")
+    if not wait_until(listens, START_SECONDS):
+        raise TooSlowError(str(server.fail(f"{command[0]} does not listen:")))
     server.url = f"peer://{HOST}:{port}"
     return server
 
@@ -299,6 +300,10 @@ def version_in(said: str) -> str:
 def _said(command: list[str]) -> str:
     result = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_SECONDS, check=False)
     return result.stdout + result.stderr
+
+
+def _create_streams(port: int) -> None:
+    rabbit_stream.create_streams(port, KINDS)
 
 
 def _port(server: PeerProcess) -> int:

@@ -251,11 +251,13 @@ def directory_bytes(directory: Path) -> int:
     return sum(max(stat.st_size, stat.st_blocks * 512) for stat in stats)
 
 
-def all_of(workers: list[WorkerProcess], what: str, **arguments: Any) -> list[Any]:
-    """Send one request to several workers at once; returns their answers."""
+def all_of(
+    workers: list[WorkerProcess], what: str, patience: float = PATIENCE_SECONDS, **arguments: Any
+) -> list[Any]:
+    """Send one request to several workers at once; returns their answers, each within `patience` seconds."""
     for worker in workers:
         worker.request(what, **arguments)
-    return [worker.answer() for worker in workers]
+    return [worker.answer(patience) for worker in workers]
 
 
 def events_a_frame(checked: list[Any]) -> float:

@@ -23,6 +23,8 @@ KINDS = 100
 BATCH_EVENTS = 2_000
 #: Longer than the intervals at which the PFS and the tables are written.
 SETTLE_SECONDS = 3.0
+#: The longest that publishing a step of the history, or the return, may take.
+PATIENCE_SECONDS = 900.0
 NOTES = (
     "memory: the resident set, files of the disk that are mapped not counted; each wants one event in 100",
     "bytes an event: from the first step of the history to the last; scaled: with 100 million events",
@@ -40,18 +42,17 @@ class HistoryEffort:
     returning: int
 
 
-FULL = HistoryEffort(10_000, (500_000, 1_000_000, 2_000_000, 4_000_000), 200)
-QUICK = HistoryEffort(1_000, (50_000, 100_000, 200_000), 200)
+FULL = HistoryEffort(10_000, (500_000, 1_000_000, 2_000_000, 4_000_000), 20)
+QUICK = HistoryEffort(1_000, (50_000, 100_000, 200_000), 20)
 
 
 def sections(effort: HistoryEffort) -> Iterator[Section]:
     """Yields the section; AssertionError when a subscriber that returns gets anything but its events."""
     with BenchTestbed() as testbed:
-        title = f"{effort.subscribers:,} durable subscribers away, {effort.steps[-1]:,} events of history"
-        yield Section(title, _measured(testbed, effort), notes=NOTES)
+        yield from _measured(testbed, effort)
 
 
-def _measured(testbed: BenchTestbed, effort: HistoryEffort) -> list[Measurement]:
+def _measured(testbed: BenchTestbed, effort: HistoryEffort) -> Iterator[Section]:
     broker = testbed.broker("os")
     case = f"os on {filesystem()}"
     publisher = testbed.worker("publish", url=broker.url, kinds=KINDS)
@@ -65,15 +66,16 @@ def _measured(testbed: BenchTestbed, effort: HistoryEffort) -> list[Measurement]
         first=effort.returning,
     )
     for workers in (returning, others):
-        all_of(workers, "come", url=broker.url)
-        all_of(workers, "leave")
+        all_of(workers, "come", PATIENCE_SECONDS, url=broker.url)
+        all_of(workers, "leave", PATIENCE_SECONDS)
     for worker in others:
         testbed.end(worker)
     found: list[Measurement] = []
     held: list[int] = []
     published = 0
     for upto in effort.steps:
-        published = publisher.ask("fixed", events=upto - published, batch_events=BATCH_EVENTS)
+        publisher.request("fixed", events=upto - published, batch_events=BATCH_EVENTS)
+        published = publisher.answer(PATIENCE_SECONDS)
         sleep(SETTLE_SECONDS)
         held.append(_anonymous_bytes(broker))
         found.append(Measurement(case, f"memory after {published:,} events", held[-1] / 1e6, "MB"))
@@ -86,10 +88,7 @@ def _measured(testbed: BenchTestbed, effort: HistoryEffort) -> list[Measurement]
     cpu = broker.cpu_seconds
     sleep(SETTLE_SECONDS)
     again = _anonymous_bytes(broker)
-    all_of(returning, "come", url=broker.url)
-    all_of(returning, "check", events=published)
-    return [
-        *found,
+    found += [
         Measurement(case, "memory, each event", an_event, "bytes/event"),
         Measurement(case, f"memory, scaled to {GOAL_EVENTS:,}", scaled / 1e6, "MB", Goal("<=", MEGABYTES)),
         Measurement(case, "on disk", disk, "bytes/event"),
@@ -97,6 +96,13 @@ def _measured(testbed: BenchTestbed, effort: HistoryEffort) -> list[Measurement]
         Measurement(case, "CPU of that start", cpu, "s"),
         Measurement(case, "memory after that start", again / 1e6, "MB"),
     ]
+    title = f"{effort.subscribers:,} durable subscribers away, {effort.steps[-1]:,} events of history"
+    yield Section(title, found, notes=NOTES)
+    began = monotonic()
+    all_of(returning, "come", PATIENCE_SECONDS, url=broker.url)
+    all_of(returning, "check", PATIENCE_SECONDS, events=published)
+    taken = [Measurement(case, "until all have all of theirs", monotonic() - began, "s")]
+    yield Section(f"{effort.returning} of them return after that start", taken)
 
 
 def _anonymous_bytes(broker: BenchBroker) -> int:

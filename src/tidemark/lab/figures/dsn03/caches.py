@@ -20,7 +20,10 @@ A publisher hosting broker, a relay, and two subscriber hosting brokers behind i
 about two seconds of events; subscribers of a quarter of the events each. All subscribers leave, and return
 together. What brokers send in answers until all have caught up is counted, with caches on disk of several
 sizes at every broker. Links take 1 ms, a sync up to 20 ms and a read up to 5 ms; computing takes no time.
-What subscribers got was checked: every event once and in order.
+What subscribers got was checked: every event once and in order. An entry of a cache is what a window has let
+go at once, often a single event, and each entry is a read of its own, while the log of a pubend gives many
+events in one read. So on fast links catching up from caches takes longer; they are for links that are thin.
+To be as fast, caches would have to read entries that follow one another together.
 """
 PARENTS = {"phb": None, "relay": "phb", "shb1": "relay", "shb2": "relay"}
 HOSTS = ("shb1", "shb2")

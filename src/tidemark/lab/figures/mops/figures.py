@@ -39,8 +39,8 @@ Tidemark, which stands in the place of the paper's persistent notifications. Bot
 of 1 ms. Tidemark is as it is set by default; *calm*, which only figure 5 is about, has heartbeats as rare as
 events, and releases expected within 10 s. Events that Tidemark fetches once more for a subscriber that has
 come are notifications as well, at every broker that they pass. A queue is handed over from broker to broker
-directly, which favours queues. Runs are of a minute, where the paper's were of 20; there are five, as in the
-paper. The paper has up to 35 subscribers; more than that is ours.
+directly, which favours queues. There are five runs, as in the paper, whose runs were longer: 20 minutes each.
+The paper has up to 35 subscribers; more than that is ours.
 """
 QUEUES, DEFAULT, CALM = "queues", "tidemark", "tidemark, calm"
 #: Each publisher publishes every two seconds; heartbeats need not be more frequent.
@@ -88,7 +88,7 @@ class RoamingEffort:
         ]
 
 
-FULL = RoamingEffort((1, 5, 7, 10, 15, 20, 25, 30, 35, 50, 70, 100), (1, 15, 35), 5, 60)
+FULL = RoamingEffort((1, 7, 15, 25, 35, 50, 100), (1, 15, 35), 5, 20)
 QUICK = RoamingEffort((1, 6, 15), (1, 15), 1, 6)
 
 
