@@ -51,7 +51,7 @@ FINDS = {
     "left-forgotten": 20,
     "left-open": 3,
     "catchup-unruled": 0,
-    "archive-unruled": 4,
+    "archive-unruled": 5,
     "move-unruled": 6,
     "restart-unruled": 6,
     "old-rules-overtake": 0,
