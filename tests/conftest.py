@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests import java_classes, security_on
 
@@ -32,7 +32,11 @@ os.environ["PYTHONPATH"] = os.pathsep.join([_STARTS, *filter(None, [os.environ.g
 #: Examples that hypothesis tries in a test that asks for more. They are the same in every run; with
 #: `--hypothesis-profile=thorough`, a test tries as many as it asks for.
 EXAMPLES_MAX = 60
-settings.register_profile("thorough")
+# Whether a test passes depends neither on luck nor on how fast the machine is.
+_SUITE = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("suite", _SUITE)
+settings.register_profile("thorough", _SUITE)
+settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -8,7 +8,7 @@ from tests.broker.desk import Desk, batch, told
 from tidemark.broker.config import ClientLimits
 from tidemark.broker.effects import Woken
 from tidemark.broker.hosting.host import Host
-from tidemark.broker.hosting.sessions import LEAVING_MAX
+from tidemark.broker.hosting.sessions import CHECKED_MAX, LEAVING_MAX
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.matching.matcher import Matcher
 from tidemark.matching.selectors.selector import Selector
@@ -119,3 +119,21 @@ def test_a_client_is_refused_more_selectors_that_no_index_finds_than_its_limit()
     at.do(1, Unsubscribe("s0"))
     assert isinstance(at.do(1, Subscribe("fourth", "t", "n <> 3", False, 1_000))[0], Subscribed)
     assert isinstance(at.do(2, Subscribe("other", "t", "n <> 3", False, 1_000))[0], Subscribed)
+
+
+def test_those_who_waited_for_a_topic_are_checked_a_few_at_a_time() -> None:
+    at = desk()
+    for number in range(MANY):
+        at.do(1, Subscribe(f"s{number}", f"new.{number % 2}", f"x = {number}", False, 1_000))
+    refused: list[str] = []
+    assert not told(at.finish(at.say(2, Topic("new.1", False, ("[n: int]",)))), 1), "nobody's frame waits"
+    at.now += 60_000
+    effects = at.finish(at.give(Woken()))
+    while True:
+        told_now = [each.name for each in told(effects, 1) if isinstance(each, Refused)]
+        assert len(told_now) <= CHECKED_MAX
+        refused += told_now
+        if at.broker.next_wake() > at.now:
+            break
+        effects = at.finish(at.give(Woken()))
+    assert sorted(refused) == sorted(f"s{number}" for number in range(1, MANY, 2))

@@ -255,7 +255,7 @@ class Topics:
         if frame.generation > known + GENERATIONS_TOLD_MAX:
             return f"tells of generation {frame.generation} of the topic {name!r}, and {known} was the last"
         try:
-            self._check_name(name, HEARD_TIMES * TOPICS_MAX)
+            self._check_name(name, HEARD_TIMES)
         except TidemarkError as error:
             return f"tells of a topic {name!r}: {error}"
         creation = self._creation(frame)
@@ -412,7 +412,9 @@ class Topics:
                 "declare the versions one after the other"
             )
 
-    def _check_name(self, topic: str, topics_max: int = TOPICS_MAX) -> None:
+    def _check_name(self, topic: str, times: int = 1) -> None:
+        """Raise TidemarkError unless there may be a topic of this name, with `times` as many as usual."""
+        topics_max = times * TOPICS_MAX
         if not TopicPattern.parse(topic).is_exact:
             raise SchemaError("the name of a topic has no wildcards")
         topics, removed = self._registry.topics, self._registry.removed

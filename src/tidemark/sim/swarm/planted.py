@@ -16,11 +16,12 @@ from tidemark.broker.broker import Broker
 from tidemark.broker.effects import CacheWritten
 from tidemark.broker.hosting import catchup_streams, constream
 from tidemark.broker.hosting.acknowledgements import Acknowledgements
-from tidemark.broker.hosting.catchup_streams import CatchupStreams
+from tidemark.broker.hosting.catchup_streams import CatchupStreams, SharedTicks
 from tidemark.broker.hosting.constream import Constream
 from tidemark.broker.hosting.handover import Handover
 from tidemark.broker.hosting.host import Host
 from tidemark.broker.outgoing import HistoryQueue
+from tidemark.broker.publishing import pubend
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.publishing.pubend import Pubend
 from tidemark.broker.publishing.release import NOBODY, Hosts, Releases, Rows
@@ -78,6 +79,10 @@ def _knowledge_before_sync() -> list[Patch]:
         self._pass_on(self.position, int(batch.ticks[-1]), batch)
 
     return [(Pubend, "_append", hasty)]
+
+
+def _log_the_first_in_a_row() -> list[Patch]:
+    return [(pubend, "concatenate", lambda batches: batches[0])]
 
 
 def _forget_the_lease() -> list[Patch]:
@@ -352,6 +357,13 @@ def _join_before_the_end() -> list[Patch]:
     return [(CatchupStreams, "_catch_up", early)]
 
 
+def _share_by_number() -> list[Patch]:
+    def careless(self: SharedTicks, ticks: Any) -> Any:
+        return self._known.setdefault(b"%d" % len(ticks), ticks)
+
+    return [(SharedTicks, "of", careless)]
+
+
 def _deliver_the_expired() -> list[Patch]:
     def everything(batch: Any, wall: int) -> Any:
         del wall
@@ -407,6 +419,11 @@ BUGS = {
         "events are passed on before they are on disk",
         _knowledge_before_sync,
         ("which is not durable", "was not wanted or not published"),
+    ),
+    "first-in-a-row": Bug(
+        "of the batches that a publisher has sent in a row only the first is logged",
+        _log_the_first_in_a_row,
+        ("acknowledged and not on disk", "is missing"),
     ),
     "forget-lease": Bug(
         "after a crash, silence that was advertised may turn into events",
@@ -521,6 +538,11 @@ BUGS = {
     ),
     "join-early": Bug(
         "a catchup stream joins the constream before it has reached it", _join_before_the_end, ("is missing",)
+    ),
+    "others-rows": Bug(
+        "returning subscribers whom as many events matched share those of the first of them",
+        _share_by_number,
+        ("was not wanted or not published", "is missing"),
     ),
     "deliver-expired": Bug(
         "events are delivered after their validity", _deliver_the_expired, ("which has expired",)
