@@ -16,7 +16,8 @@ from tidemark.lab.bench.processes.delivery_record import DeliveryRecord
 from tidemark.lab.bench.processes.shared_counters import SharedCounters
 from tidemark.lab.bench.processes.subscribers import QUIET_SECONDS, ClientSubscriber
 from tidemark.lab.bench.soak.latency_histogram import LatencyHistogram
-from tidemark.lab.bench.system.load import SCHEMA, TOPIC, Load
+from tidemark.lab.bench.system.load import SCHEMA, TOPIC, Load, selector
+from tidemark.ticks import CheckpointToken
 
 #: The longest that an event waits for a broker that is not there.
 TIMEOUT_SECONDS = 120.0
@@ -67,11 +68,25 @@ class SoakPublisherRole:
 
 
 class SoakSubscriber(ClientSubscriber):
-    """A subscriber through the client that notes how long each event took."""
+    """A subscriber through the client that notes how long each event took.
+
+    It holds its checkpoint token, so that it goes on exactly where it was even if it leaves while the broker
+    is not there to hear its last acknowledgement.
+    """
 
     histogram: LatencyHistogram
     begin_ns = 0
     slice_ns = _NS
+    token: CheckpointToken | None = None
+
+    async def come(self, url: str) -> None:
+        """Connect and subscribe, or go on from the token."""
+        name, where = self.record.name, selector(self.record.kind)
+        self._client = await connect(url, client=name, timeout=TIMEOUT_SECONDS)
+        durable = self._client.subscribe(
+            TOPIC, where, durable=name, gaps=True, ack="client", checkpoint=self.token
+        )
+        self._task = asyncio.create_task(self._read(await durable))
 
     async def _read(self, subscription: Any) -> None:
         record = self.record
@@ -81,9 +96,11 @@ class SoakSubscriber(ClientSubscriber):
                 record.gap(batch.base, batch.upto)
                 continue
             record.add(batch.column("n"), batch.column("kind"))
+            self.token = subscription.checkpoint
             sent = batch.column("sent")
             self.histogram.add((sent - self.begin_ns) // self.slice_ns, (now - sent) // 1_000)
             self._delivered(self, len(batch))
+            await subscription.ack(self.token)
 
 
 class SoakSubscriberRole:
