@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
+import uvloop
+
 from tests import security_on
 from tests.ports import free_ports
 from tests.waiting import PATIENCE_SECONDS
@@ -53,7 +55,9 @@ class LoopThread:
     """An event loop on a thread of its own."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
+        # As in a broker process. A server of asyncio's own that is closed while a connection arrives leaves
+        # that connection's transport unclosed.
+        self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
 
