@@ -17,7 +17,7 @@ from tidemark.sim.swarm.swarm import SeedOutcome, try_seed
 #: bug -> a small world that finds it; `./run sim --planted NAME` finds others when worlds have changed
 FINDS = {
     "ack-before-sync": 7,
-    "no-dedup": 0,
+    "no-dedup": 11,
     "knowledge-before-sync": 0,
     "first-in-a-row": 1,
     "forget-lease": 37,
@@ -46,8 +46,8 @@ FINDS = {
     "others-rows": 3,
     "deliver-expired": 4,
     "token-in-memory": 6,
-    "hole-is-silence": 12,
-    "old-creation": 52,
+    "hole-is-silence": 42,
+    "old-creation": 115,
     "left-forgotten": 20,
     "left-open": 3,
     "catchup-unruled": 0,

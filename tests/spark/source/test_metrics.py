@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.live_node import LiveNode, live_node
+from tests.waiting import eventually
 from tidemark import sync
 from tidemark.errors import ConfigError, SchemaError
 from tidemark.spark.archive.archive import Archive
@@ -30,8 +31,8 @@ class Place:
         self.ticks = self.publish(tm, 0, 6)
         with Archive(node.url, self.archive) as archive:
             archive.round()
-        tm.ask(LET_GO, token=CheckpointToken({"main": self.ticks[-1]}).text())
-        assert tm.ask(PUBENDS)[0].lost == self.ticks[-1]
+        upto = CheckpointToken({"main": self.ticks[-1]}).text()
+        eventually(lambda: tm.ask(LET_GO, token=upto) and tm.ask(PUBENDS)[0].lost == self.ticks[-1])
         self.ticks += self.publish(tm, 6, 10)
 
     def publish(self, tm: sync.Client, first: int, last: int) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -65,6 +66,12 @@ def never(_: float) -> bool:
     return False
 
 
+def patiently(seconds: float) -> bool:
+    """Wait for brokers to let go what is erased: their hosts report once a second."""
+    time.sleep(seconds)
+    return True
+
+
 def test_events_are_erased_for_good_and_nothing_else_changes(
     node: LiveNode, tm: sync.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,7 +81,7 @@ def test_events_are_erased_for_good_and_nothing_else_changes(
         archive.round()
         covered = archive.state.covered
     ticks += publish(tm, range(10, 20))  # not archived yet
-    report = erase(path, node.url, "people", "id = 3", sleep=never)
+    report = erase(path, node.url, "people", "id = 3", sleep=patiently)
     assert (report.erasure.stage, report.erasure.events, report.erasure.files) == ("erased", 2, 2)
     # The broker has let go what it held of that time, although a subscriber that is away lacks it.
     assert report.held == {}
@@ -203,8 +210,9 @@ def test_both_are_jobs_of_spark(spark: Any, node: LiveNode, tm: sync.Client, tmp
     ticks = publish(tm, range(10))
     with Archive(node.url, path) as archive:
         archive.round()
+    found = verify(path, node.url, lambda: nullcontext(spark))
+    assert (found.wrong, found.compared) == ((), len(ticks))
     report = erase(path, node.url, "people", "id = 3", sleep=never, sessions=lambda: nullcontext(spark))
     assert report.erasure.events == 1
     assert len(ticks_in(path)) == len(ticks) - 1
-    found = verify(path, node.url, lambda: nullcontext(spark))
-    assert (found.wrong, found.compared) == ((), len(ticks) - 1)
+    assert verify(path, node.url, lambda: nullcontext(spark)).wrong == ()
