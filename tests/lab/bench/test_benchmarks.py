@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from io import StringIO
 from random import Random
 from typing import Any
@@ -43,7 +44,9 @@ def _little_effort(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pfs, "QUICK", pfs.PfsEffort(seconds=1, rounds=1))
 
 
+@cache
 def json_lines(name: str) -> list[dict[str, Any]]:
+    """What a bench prints; each bench runs once for all tests that read it."""
     out = StringIO()
     assert run(name, json_output=True, quick=True, out=out) == 0
     return [json.loads(line) for line in out.getvalue().splitlines()]
