@@ -346,32 +346,27 @@ def test_several_pubends_share_a_volume() -> None:
     assert ticks_of(logs[1].read(50, 75).batches) == [51, 61, 71]
 
 
-def test_an_event_costs_at_most_about_thirty_bytes_beyond_its_payload() -> None:
+def bytes_an_event(together: int) -> tuple[float, EventLog]:
+    """What 1,600 events of 250 bytes, so many in a batch, cost in the log; and that log."""
     disk = MemoryDisk()
     volume = open_volume(disk, 64 << 20)
     log = EventLog(volume, "p1", now=0)
     log.append(events([1], size=250), "p", 1)
     volume.sync()
     before = len(disk.contents()["0000000001.segment"])
-    for first in range(2, 1_602, 16):
-        log.append(events(range(first, first + 16), size=250), "p", first)
+    for first in range(2, 1_602, together):
+        log.append(events(range(first, first + together), size=250), "p", first)
         volume.sync()
-    grown = len(disk.contents()["0000000001.segment"]) - before
-    assert grown / 1_600 - 250 <= 30
+    return (len(disk.contents()["0000000001.segment"]) - before) / 1_600, log
+
+
+def test_an_event_costs_at_most_about_thirty_bytes_beyond_its_payload() -> None:
+    assert bytes_an_event(16)[0] <= 250 + 30
 
 
 def test_events_of_one_size_that_came_together_cost_their_rows_and_little_more() -> None:
-    disk = MemoryDisk()
-    volume = open_volume(disk, 64 << 20)
-    log = EventLog(volume, "p1", now=0)
-    log.append(events([1], size=250), "p", 1)
-    volume.sync()
-    before = len(disk.contents()["0000000001.segment"])
-    for first in range(2, 1_602, 100):
-        log.append(events(range(first, first + 100), size=250), "p", first)
-        volume.sync()
-    grown = len(disk.contents()["0000000001.segment"]) - before
-    assert grown / 1_600 <= 250 + PRELUDE.size + 2
+    cost, log = bytes_an_event(100)
+    assert cost <= 250 + PRELUDE.size + 2
     assert ticks_of(log.read(0, 5_000).batches) == list(range(1, 1_602))
 
 
