@@ -13,11 +13,12 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
+from tidemark.access.principal import Principal
 from tidemark.errors import WireError
 from tidemark.message.generations import is_removed
 from tidemark.node.logs import Log
 from tidemark.wire.answers import RIGHTS
-from tidemark.wire.frames import Ask, Topic
+from tidemark.wire.frames import Ask, Refused, Topic
 from tidemark.wire.json_objects import read_arguments
 
 FILE_BYTES_MAX = 64 << 20
@@ -52,6 +53,18 @@ class AuditLog:
                 log.error("the audit log cannot be written", path=str(self._path), reason=str(error))
             self._is_failing = True
             self.close()
+
+    def denied(self, principal: Principal | None, address: str, frame: Refused) -> None:
+        """Write that a client may not do what it asked for."""
+        who = principal.name if principal is not None else ""
+        self.write(
+            "denied", who=who, address=address, request=frame.what, name=frame.name, reason=frame.reason
+        )
+
+    def asked(self, principal: Principal | None, address: str, frame: Ask | Topic) -> None:
+        """Write that somebody changes something, if not everybody may change that."""
+        if principal is not None and is_audited(frame):
+            self.write("asked", who=principal.name, address=address, **told_of(frame))
 
     def _append(self, line: bytes) -> None:
         assert self._path is not None
