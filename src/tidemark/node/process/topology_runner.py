@@ -97,7 +97,7 @@ class WorkersFront:
     def __init__(self, address: HostPort, workers: Sequence[str]) -> None:
         """Listen at `address`; ConfigError if that is not possible."""
         self._front = Front(address, workers)
-        self._acceptor: BrokerProcess | None = None
+        self.acceptor: BrokerProcess | None = None
 
     def files_of(self, worker: str) -> Sequence[int]:
         """Return the files that a worker inherits."""
@@ -105,23 +105,26 @@ class WorkersFront:
 
     def start(self) -> None:
         """Start the acceptor."""
-        self._acceptor = BrokerProcess("acceptor", self._front.command(), files=self._front.of_acceptor())
+        self.acceptor = BrokerProcess("acceptor", self._front.command(), files=self._front.of_acceptor())
 
-    def look(self, children: Sequence[BrokerProcess]) -> None:
-        """Start the acceptor again if that is due, and let it know of workers that are gone for good."""
-        assert self._acceptor is not None
+    def look(self, children: Sequence[BrokerProcess]) -> list[BrokerProcess]:
+        """Start the acceptor again if that is due, and let it know of workers that are gone for good.
+
+        Returns the acceptor if it could not start, and otherwise nothing.
+        """
+        assert self.acceptor is not None
         for child in children:
             if child.is_over:
                 self._front.removed(child.name)
-        self._acceptor.command, self._acceptor.files = self._front.command(), self._front.of_acceptor()
-        self._acceptor.look()
+        self.acceptor.command, self.acceptor.files = self._front.command(), self._front.of_acceptor()
+        return [] if self.acceptor.look() else [self.acceptor]
 
     def stop(self) -> None:
         """Accept nobody any more."""
-        if self._acceptor is not None:
-            _stop([self._acceptor.process])
-            self._acceptor = None
-            self._front.close()
+        if self.acceptor is not None:
+            _stop([self.acceptor.process])
+            self.acceptor = None
+        self._front.close()
 
 
 def run_topology(
@@ -160,7 +163,7 @@ def run_topology(
         while not told and not failed and not all(child.is_over for child in children):
             failed = [child for child in children if not child.look()]
             if workers is not None:
-                workers.look(children)
+                failed += workers.look(children)
             if beside is not None:
                 beside.look()
             time.sleep(LOOK_SECONDS)

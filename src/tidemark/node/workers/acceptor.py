@@ -298,9 +298,12 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _end(_: int, __: FrameType | None) -> NoReturn:
-    """End at once: clients of which nothing is decided yet come again."""
-    sys.exit(0)
+def _end(number: int, _: FrameType | None) -> NoReturn:
+    """End at once: clients of which nothing is decided yet come again.
+
+    The code is not 0: an acceptor that somebody else than its parent ends is started again.
+    """
+    sys.exit(128 + number)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ class Front:
         return HostPort(*self._listener.getsockname()[:2])
 
     def command(self) -> list[str]:
-        """Return the command of the acceptor, for the workers that there are now."""
+        """Return the command of the acceptor, for the workers that are not removed."""
         ends = [f"{name}={mine.fileno()}" for name, (mine, _) in self._channels.items()]
         return [sys.executable, "-m", "tidemark.node.workers.acceptor", str(self._listener.fileno()), *ends]
 

@@ -63,7 +63,7 @@ class HandedSockets:
     def _take(self) -> None:
         for _ in range(TAKEN_MAX):
             try:
-                said, numbers, _, _ = socket.recv_fds(self._channel, 1, 1)
+                said, numbers, _, _ = socket.recv_fds(self._channel, 1, 1, socket.MSG_CMSG_CLOEXEC)
             except BlockingIOError:
                 return
             except OSError as error:
