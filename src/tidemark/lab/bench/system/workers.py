@@ -122,7 +122,7 @@ def _measured(testbed: BenchTestbed, count: int, batch: int, effort: WorkersEffo
     testbed.add(brokers)
     brokers.wait()
     publisher = testbed.worker("publish", url=brokers.url, kinds=KINDS)
-    workers = subscribing(testbed, effort.subscribers, "lean", quarter=True)
+    workers = subscribing(testbed, effort.subscribers, "lean", quarter=True, pubends=count)
     all_of(workers, "come", url=brokers.url)
     share = effort.subscribers // KINDS
     window = {"workers": len(workers), "window_events": WINDOW_EVENTS}
