@@ -16,7 +16,9 @@ from tidemark.cli.options import JSON
 @click.option("--quick", is_flag=True, help="Smaller sizes: seconds instead of minutes.")
 @click.option("--check", is_flag=True, help="Exit 1 when a goal is missed.")
 @click.option("--minutes", type=click.FloatRange(0.1), help="How long it lasts, for soak.")
-@click.option("--case", metavar="CASE", help="Only this part of it, for spark: reading, archive, deep or sink.")
+@click.option(
+    "--case", metavar="CASE", help="Only this part of it, for spark: reading, archive, deep or sink."
+)
 @click.option(
     "--before",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

@@ -73,8 +73,8 @@ def run(
 ) -> int:
     """Run a benchmark and show what it finds, beside what the run of the file `before` has found.
 
-    Its grids are written into a `page`, between its marks. `minutes` is how long it lasts, if it can. `case` is
-    the one part of it that is run, instead of all.
+    Its grids are written into a `page`, between its marks. `minutes` is how long it lasts, if it can.
+    `case` is the one part of it that is run, instead of all.
 
     Returns the exit code: 0 when everything that was measured was right, whether or not goals were missed;
     with `check` a missed goal gives 1 too.

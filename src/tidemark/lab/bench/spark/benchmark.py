@@ -1,8 +1,8 @@
 """The data pipeline on Spark: reading from a broker, the archive and history over it, publishing.
 
 A case is a function that takes the testbed and yields sections. Cases run in the order of CASES on one broker
-and one session; `only` runs one of them. Those that need an archive use the one that `archive` has written, or
-write one that is not measured.
+and one session; `only` runs one of them. Those that need an archive use the one that `archive` has written,
+or write one without measuring that.
 """
 
 from __future__ import annotations
