@@ -1,9 +1,9 @@
 """Unix domain sockets between a local Spark and its Python workers.
 
 Spark speaks to its Python workers over TCP unless it is told otherwise. Where both run on this machine anyway
-(`local[N]`), Unix domain sockets take rows faster, and a task begins sooner. Spark asks nobody for a secret on
-such a socket: who may open the directory may connect. So the directory belongs to this process, and only its
-user may enter it.
+(`local[N]`), Unix domain sockets take rows faster, and a task begins sooner. Spark asks nobody for a secret
+on such a socket: who may enter its directory may connect. So the directory belongs to this process, and only
+its user may enter it.
 
 Other masters keep Spark's default, since their executors are processes with directories of their own.
 """
