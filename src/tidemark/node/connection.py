@@ -359,11 +359,13 @@ class Connection(TurnTaking):
                 elif (refusal := server.runtime.broker.may_ask(client, frame)) is not None:
                     self._denied(refusal)
                     self._answer(refusal)
-                elif not self._answered(frame):
-                    said.append(frame)
-                elif server.turns.clock() > until:
-                    left = frames[at + 1 :]
-                    break
+                else:
+                    self._audited(frame)
+                    if not server.admin.answer(frame, self._answer):
+                        said.append(frame)
+                    elif server.turns.clock() > until:
+                        left = frames[at + 1 :]
+                        break
             elif isinstance(frame, Lease) and (reason := self._no_lease()):
                 self._answer(Refused("lease", "", "denied", reason))
             elif isinstance(frame, Lease):
@@ -490,10 +492,6 @@ class Connection(TurnTaking):
         who = self.principal.name if self.principal is not None else ""
         told = {"request": frame.what, "name": frame.name, "reason": frame.reason}
         self._server.security.audit.write("denied", who=who, address=self.address, **told)
-
-    def _answered(self, frame: Ask) -> bool:
-        self._audited(frame)
-        return self._server.admin.answer(frame, self._answer)
 
     def _audited(self, frame: Ask | Topic) -> None:
         """Note in the audit log that somebody changes something that not everybody may change."""
