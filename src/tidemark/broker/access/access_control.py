@@ -165,6 +165,27 @@ class AccessControl:
         rights = self.rights(client)
         return rights is not None and (rights.principal.name == owner or rights.may_administer)
 
+    def publisher_owner(self, client: int, publisher: str, owner: str) -> str | None:
+        """Return whose a publisher's name is once this client has published under it; None if it may not.
+
+        `owner` is whose it has been, "" for nobody's. An administrator takes a name from nobody by using it.
+        """
+        if self._document is None:
+            return owner
+        mine = self.owner(client)
+        if mine == owner or not owner or not self.keeps_name(owner, publisher):
+            return mine
+        rights = self.rights(client)
+        return owner if rights is not None and rights.may_administer else None
+
+    def keeps_name(self, owner: str, publisher: str) -> bool:
+        """Return whether a publisher's name stays with its owner: not if the document denies it to the owner.
+
+        A user that is not in the document may have its rights from a bearer token, and keeps its names.
+        """
+        rights = self._rights_of(owner)
+        return self._document is not None and (rights is None or rights.may_publish_as(publisher))
+
     def seen(self, client: int, pattern: str) -> str:
         """Return what a client may see of the topics of a pattern, as a selector; "" is everything."""
         if self._document is None:
