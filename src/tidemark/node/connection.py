@@ -357,18 +357,20 @@ class Connection(TurnTaking):
             elif isinstance(frame, Ask):
                 if not self._questions.take():
                     server.questions_refused += 1
-                    most = server.limits.questions
-                    reason = f"a client may ask {most} questions a second: limits.questions"
+                    reason = (
+                        f"a client may ask {server.limits.questions} questions a second: limits.questions"
+                    )
                     self._answer(Refused("ask", str(frame.ticket), "limit", reason))
                 elif (refusal := server.runtime.broker.may_ask(client, frame)) is not None:
                     server.security.audit.denied(self.principal, self.address, refusal)
                     self._answer(refusal)
-                elif not server.admin.answer(frame, self._answer):
+                else:
                     server.security.audit.asked(self.principal, self.address, frame)
-                    said.append(frame)
-                elif server.turns.clock() > until:
-                    left = frames[at + 1 :]
-                    break
+                    if not server.admin.answer(frame, self._answer):
+                        said.append(frame)
+                    elif server.turns.clock() > until:
+                        left = frames[at + 1 :]
+                        break
             elif isinstance(frame, Lease) and (reason := self._no_lease()):
                 self._answer(Refused("lease", "", "denied", reason))
             elif isinstance(frame, Lease):
