@@ -210,7 +210,8 @@ class Runtime:
                 if perf_counter() > until:
                     break
             is_little = not to_disk and self._came_bytes < SETTLED_LATER_BYTES_MAX
-            if self._is_unsettled and is_little and (expects_more or self._is_log_syncing):
+            may_wait = expects_more or (handled > 0 and self._is_log_syncing)
+            if self._is_unsettled and is_little and may_wait:
                 self._settle_later()
                 return handled
             self._settle(to_disk)
