@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.broker.parts import registry
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.effects import Effect, LinkMeasured, SendPeer
@@ -279,11 +281,19 @@ def test_an_interest_that_changes_meanwhile_is_told_to_the_better_route_alone() 
     ]
 
 
-def test_a_better_route_that_goes_down_meanwhile_is_forgotten() -> None:
-    at, _ = changing()
+def test_a_better_route_that_goes_down_meanwhile_is_forgotten_and_the_old_one_has_the_interest_again() -> None:
+    # Nacks may be on behalf of the version that only the better route was told: nobody else would answer them.
+    at, version = changing()
     at.overlay.link_down(BEST)
-    assert at.settle() == []
+    assert at.settle() == [SendPeer(OTHER, Interest("p", version + 1, ()))]
     assert (at.streams["p"].upstream, at.overlay.next_wake()) == (OTHER, None)
+
+
+def test_a_better_route_that_leaves_the_layout_together_with_its_pubend_is_forgotten() -> None:
+    at, _ = changing()
+    del at.streams["p"]
+    at.overlay.change(replace(CELL, links=frozenset({("b", OTHER)}), pubends={}))
+    assert (at.settle(), at.overlay.next_wake()) == ([], None)
 
 
 def test_a_better_route_that_fails_meanwhile_is_not_taken() -> None:

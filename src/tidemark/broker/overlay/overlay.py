@@ -151,7 +151,9 @@ class Overlay:
         self._strangers.pop(peer, None)
         self._said_ways.pop(peer, None)
         self._conditions.link_lost(peer, self._turn.now)
-        self._changeovers = {name: each for name, each in self._changeovers.items() if each.peer != peer}
+        for name in [name for name, each in self._changeovers.items() if each.peer == peer]:
+            del self._changeovers[name]
+            self._tell_anew(name, self._streams[name])
         for name, stream in self._streams.items():
             if peer in stream.followers:
                 stream.leave(peer)
@@ -237,6 +239,7 @@ class Overlay:
         """
         before = set(self.routing.neighbours)
         self.routing = Routing(layout, self._me)
+        self._changeovers = {name: it for name, it in self._changeovers.items() if name in self._streams}
         for peer in sorted(before - set(self.routing.neighbours)):
             self.link_down(peer)
             self._last_life.pop(peer, None)
@@ -252,7 +255,6 @@ class Overlay:
                 del interests[frame.pubend]
                 self.followed(peer, frame)
         self._better = {name: better for name, better in self._better.items() if name in self._streams}
-        self._changeovers = {name: it for name, it in self._changeovers.items() if name in self._streams}
         self._absent = {key: at for key, at in self._absent.items() if key[0] in self._streams}
         self._is_stale = True
         return self._greet_early()
@@ -409,6 +411,10 @@ class Overlay:
         """The neighbour that was to be followed is not the best any more."""
         changeover = self._changeovers.pop(name)
         self._out.add(SendPeer(changeover.peer, Unfollow(name, changeover.version)))
+        self._tell_anew(name, stream)
+
+    def _tell_anew(self, name: str, stream: Stream) -> None:
+        """Tell the way in use the newest interest, which only the neighbour that is not followed was told."""
         if stream.upstream is not None:
             self._interest(name, stream.upstream)
 
