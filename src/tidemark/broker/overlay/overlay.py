@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from tidemark.broker.config import BrokerConfig
-from tidemark.broker.effects import LinkMeasured, SendPeer
+from tidemark.broker.effects import DropAnswers, LinkMeasured, SendPeer
 from tidemark.broker.overlay.changeover import Changeover
 from tidemark.broker.overlay.conditions import Conditions
 from tidemark.broker.overlay.layout import Layout
@@ -219,8 +219,9 @@ class Overlay:
     def unfollowed(self, peer: str, frame: Unfollow) -> None:
         """A neighbour does not follow a stream any more: it has the pubend from another broker."""
         self._strangers.get(peer, {}).pop(frame.pubend, None)
-        if frame.version >= self._interests.heard_version(frame.pubend, peer):
+        if frame.version >= self._interests.heard_version(frame.pubend, peer) > 0:
             self._forget(frame.pubend, peer)
+            self._out.add(DropAnswers(peer, frame.pubend))
 
     def _forget(self, pubend: str, peer: str) -> None:
         self._absent.pop((pubend, peer), None)
