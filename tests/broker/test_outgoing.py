@@ -99,6 +99,14 @@ def test_answers_that_overlap_leave_one_after_the_other() -> None:
     assert [made.take() for _ in range(2)] == ["frame 1", "again"]
 
 
+def test_an_answer_whose_range_has_left_with_another_leaves_too() -> None:
+    made = queue(answer(0, 10), answer(2, 4), answer(20, 30))
+    assert [made.take() for _ in range(3)] == ["frame 0", "frame 1", "frame 2"]
+    made = queue(answer(0, 10), answer(2, 4), answer(2, 4))
+    assert [made.take() for _ in range(3)] == ["frame 0", "frame 1", "frame 2"]
+    assert not made
+
+
 def test_history_has_its_share_of_a_link_that_live_frames_fill() -> None:
     made = queue(*(answer(at, at + 1) for at in range(10)))
     taken = 0

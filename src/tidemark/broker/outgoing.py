@@ -158,9 +158,10 @@ class HistoryQueue(Generic[Item]):
         elif frame.base < frame.upto and numbers:
             # Where two that wait overlap, the range goes with the first of them: it could be asked for again.
             of_version = self._ranges[frame.pubend]
-            of_version[frame.version].remove(frame.base, frame.upto)
-            if not of_version[frame.version]:
-                del of_version[frame.version]
+            ranges = of_version.get(frame.version, RangeSet())
+            ranges.remove(frame.base, frame.upto)
+            if not ranges:
+                of_version.pop(frame.version, None)
         return item
 
     def drop(self, pubend: str) -> None:
