@@ -201,8 +201,8 @@ class _Known:
     def __init__(self, leaf: Basic | None = None) -> None:
         #: the class of its nodes
         self.kind: type[Node] | None = None if leaf is None else LeafNode
-        #: of a tuple its fields, of a variant its cases, by name; what a list holds or a box is under "". Of a
-        #: leaf only what it holds is kept: a topic may have thousands.
+        #: of a tuple its fields, of a variant its cases, by name; what a list holds or a box is under "". Of
+        #: a leaf only what it holds is kept: a topic may have thousands.
         self.members: dict[str, _Known | Basic] = {}
         #: of a leaf that is no box: what it holds
         self.leaf = leaf
