@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import java_classes, security_on
+from tests import java_classes, schedule, security_on
 
 #: A JVM that a test starts lives for seconds: without the optimising compiler and with the plain collector it
 #: takes about half the CPU. Every process that a test starts inherits the variable.
@@ -42,6 +43,7 @@ settings.load_profile("suite")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """With `--secure`, brokers have accounts and TLS, except where a test makes its own settings of that."""
     parser.addoption("--secure", action="store_true", help="brokers of tests have accounts and TLS")
+    parser.addoption("--measure", action="store_true", help="write tests/seconds.json anew")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,24 +52,31 @@ def pytest_configure(config: pytest.Config) -> None:
         security_on.turn_on()
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
+    if config.getoption("--measure") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(schedule.Stopwatch())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Where whole files are given to workers, the tests decide which worker gets which."""
+    return schedule.Schedule(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that take long begin first; otherwise one of them would run alone at the end."""
-    places: dict[Path, int] = {}
-    for item in items:
-        places[item.path] = min(_place(item), places.get(item.path, len(_LONG)))
-        if not settings.get_current_profile_name().startswith("thorough"):
+    items[:] = schedule.in_order(items)
+    if not settings.get_current_profile_name().startswith("thorough"):
+        for item in items:
             _bound_examples(item)
-    items.sort(key=lambda item: places[item.path])
 
 
-#: marks of tests that take long, the longest first
-_LONG = ("spark", "chaos", "slow")
+def pytest_collection_finish() -> None:
+    """Leave the modules and the collected tests out of what the collector of garbage looks at.
 
-
-def _place(item: pytest.Item) -> int:
-    return next((at for at, mark in enumerate(_LONG) if item.get_closest_marker(mark)), len(_LONG))
+    They live as long as the process; to look at all of them each time took a twelfth of the CPU of the tests.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _bound_examples(item: pytest.Item) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tidemark.broker.access.owner_digest import digest_of
 from tidemark.broker.effects import SendPeer
-from tidemark.broker.hosting.handover import ANSWER_US, NOBODY, Handover, digest_of
+from tidemark.broker.hosting.handover import ANSWER_US, NOBODY, Handover
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.turn import Turn
 from tidemark.wire.frames import Claim, Yielded

@@ -7,6 +7,7 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidemark.access.principal import NAME_CHARACTERS_MAX
 from tidemark.broker.publishing.remembered_publishers import (
     PUBLISHER_BYTES,
     PUBLISHERS_BYTES_MAX,
@@ -50,3 +51,6 @@ def test_what_is_counted_for_a_publisher_is_what_it_takes() -> None:
 
 def test_a_snapshot_of_all_that_can_be_remembered_fits_into_a_record() -> None:
     assert PUBLISHERS_BYTES_MAX // (PUBLISHER_BYTES + 255) * (18 + 255) < 24 << 20
+    owner = 4 * NAME_CHARACTERS_MAX
+    whole = 2 * PUBLISHER_BYTES + 255 + 255 + owner
+    assert PUBLISHERS_BYTES_MAX // whole * (18 + 255 + 14 + 255 + 2 + owner) < 24 << 20

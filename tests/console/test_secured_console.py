@@ -119,6 +119,28 @@ def test_a_session_ends_when_its_browser_logs_out(console: LiveConsole) -> None:
     assert ops.get("/").headers.get("location") == "/login"
 
 
+def test_a_login_leads_back_to_the_page_that_was_wanted_and_to_no_other_site(console: LiveConsole) -> None:
+    browser = Browser(console)
+    login = browser.get("/subscriptions?q=a").headers["location"]
+    assert login == "/login?next=/subscriptions%3Fq%3Da"
+    assert 'name="next" value="/subscriptions?q=a"' in browser.get(login).text
+    given = {"user": "ops", "password": PASSWORDS["ops"]}
+    done = browser.send("/login", browser.token(login), next="/subscriptions?q=a", **given)
+    assert done.headers["location"] == "/subscriptions?q=a"
+    for elsewhere in ("//evil.example", "https://evil.example", "/\\evil.example"):
+        other = Browser(console)
+        done = other.send("/login", other.token("/login"), next=elsewhere, **given)
+        assert done.headers["location"] == "/"
+
+
+def test_a_page_that_refreshes_itself_is_led_to_the_login_when_its_session_is_over(
+    console: LiveConsole,
+) -> None:
+    headers = {"HX-Request": "true", "HX-Current-URL": f"http://127.0.0.1:{console.port}/overlay?pubend=a"}
+    reply = console.ask("GET", "/overlay?pubend=a", headers=headers)
+    assert (reply.status, reply.headers["hx-redirect"]) == (401, "/login?next=/overlay%3Fpubend%3Da")
+
+
 def test_a_verifier_stays_with_its_user_however_the_document_is_written() -> None:
     before = (
         '[users.a]\nclaims = { most = 5 }\npassword = "SCRAM-SHA-256$1"\n'

@@ -37,9 +37,9 @@ def test_the_newest_common_version_is_spoken(monkeypatch: pytest.MonkeyPatch) ->
     assert [agree(1, 2), agree(1, 3), agree(4, 9), agree(1, 9), agree(3, 3)] == [2, 3, 4, 4, 3]
 
 
-def test_today_there_are_seven_versions_for_clients_and_six_for_links() -> None:
+def test_today_there_are_seven_versions_for_clients_and_seven_for_links() -> None:
     assert [agree(1, newest) for newest in range(1, 9)] == [1, 2, 3, 4, 5, 6, 7, 7]
-    assert [agree_link(2, newest) for newest in range(2, 9)] == [2, 3, 4, 5, 6, 7, 7]
+    assert [agree_link(2, newest) for newest in range(2, 10)] == [2, 3, 4, 5, 6, 7, 8, 8]
     with pytest.raises(VersionError, match="update the other side"):
         agree_link(1, 1)
 
@@ -126,5 +126,10 @@ def test_what_a_version_between_brokers_does_not_have_is_not_spoken_in_it() -> N
         assert not is_spoken(frame, 5)
         assert encoder_for_link(6)(frame) == encode(frame)
         assert encoder_for_link(5)(frame) == encoder_for_link(3)(frame) == []
+    owned = Leave("p", "q", 1, 1, "r", "ab")
+    assert is_spoken(owned, 8)
+    assert not is_spoken(owned, 7)
+    assert encoder_for_link(8)(owned) == encode(owned)
+    assert encoder_for_link(7)(owned) == encoder_for_link(6)(owned) == encode(replace(owned, owner=""))
     assert is_spoken(Topic("t", False, ()), 4)
     assert not is_spoken(Topic("t", False, (), 1), 4)

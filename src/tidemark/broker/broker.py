@@ -170,7 +170,7 @@ class Broker:
         self.preparation = Preparation(
             registry, self._topics, self._host.audience, self._interests, self.fetching
         )
-        self._publishing = Publishing(self._pubends, self._streams, self._topics, turn)
+        self._publishing = Publishing(self._pubends, self._streams, self._topics, self._access, turn)
         self._publishing.drain_notice = config.drain_notice
         for name in config.layout.pubends:
             state = recovered.pubends.get(name, RecoveredPubend())

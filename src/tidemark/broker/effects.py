@@ -96,7 +96,7 @@ class AppendLease:
 
 @dataclass(frozen=True, slots=True)
 class AppendMove:
-    """Note in a pubend's log that a publisher has left, or come; durable after the next SyncLog is reported.
+    """Note in a pubend's log that a publisher has left, come or got an owner; durable with the next SyncLog.
 
     Its last event so far has this number, and this tick if it was logged at this pubend.
     """
@@ -336,7 +336,7 @@ class RecoveredPubend:
     sizes: tuple[tuple[int, int], ...] = ()
     #: The disk has lost events: a publisher may have been acknowledged more than `publishers` says.
     is_damaged: bool = False
-    #: publisher -> its last move away from the pubend or to it, of those that ever moved
+    #: publisher -> its last move away from the pubend or to it, and its owner, of those that have either
     moves: Mapping[str, PublisherMove] = field(default_factory=dict)
 
 

@@ -17,6 +17,9 @@ from tidemark.cli.options import JSON
 @click.option("--check", is_flag=True, help="Exit 1 when a goal is missed.")
 @click.option("--minutes", type=click.FloatRange(0.1), help="How long it lasts, for soak.")
 @click.option(
+    "--case", metavar="CASE", help="Only this part of it, for spark: reading, archive, deep or sink."
+)
+@click.option(
     "--before",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Compare with the results of an earlier run, made with --json.",
@@ -32,6 +35,7 @@ def bench(
     quick: bool,
     check: bool,
     minutes: float | None,
+    case: str | None,
     before: Path | None,
     page: Path | None,
     as_json: bool,
@@ -46,6 +50,7 @@ def bench(
     tidemark bench hostile --check
     tidemark bench steps --json > before.jsonl; tidemark bench steps --before before.jsonl
     tidemark bench peers --page docs/performance.md
+    tidemark bench spark --case sink
     """
     from tidemark.lab.bench import BENCHES, run
 
@@ -55,7 +60,16 @@ def bench(
         return
     if name not in BENCHES:
         raise click.UsageError(f"there is no benchmark {name!r}; choose one of {', '.join(BENCHES)}")
-    code = run(name, json_output=as_json, quick=quick, check=check, minutes=minutes, before=before, page=page)
+    code = run(
+        name,
+        json_output=as_json,
+        quick=quick,
+        check=check,
+        minutes=minutes,
+        before=before,
+        page=page,
+        case=case,
+    )
     sys.exit(code)
 
 

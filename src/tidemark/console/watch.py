@@ -222,6 +222,18 @@ class Watch:
                 found += [HostedPubend(client, each) for each in broker.pubends]
         return found
 
+    async def pubends_now(self) -> list[HostedPubend]:
+        """Return all pubends that can be read, as they are now: with what was just published."""
+        clients = {id(each.client): each.client for each in await self.pubends()}
+        found = await asyncio.gather(
+            *(client.ask(PUBENDS, timeout=ANSWER_SECONDS) for client in clients.values())
+        )
+        return [
+            HostedPubend(client, each)
+            for client, pubends in zip(clients.values(), found, strict=True)
+            for each in pubends
+        ]
+
     def forget_subscriptions(self) -> None:
         """Something was changed: ask for the subscriptions anew."""
         self._subscriptions_at = self._viewed = -1e9

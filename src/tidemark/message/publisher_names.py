@@ -1,4 +1,4 @@
-"""Publishers' names: which of them an application gave, and which a client made for itself; their moves.
+"""Publishers' names: which of them an application gave, which a client made for itself; moves and owners.
 
 A name that an application gave can come back at any time, from another process, and goes on with its numbers.
 A name that a client made has a random part and ends with that client: nobody can come back under it.
@@ -18,12 +18,14 @@ _MADE = re.compile(r"publisher-[0-9a-f]{16}(\.[0-9]{1,6})?")
 
 
 class PublisherMove(NamedTuple):
-    """The last move of a named publisher that a pubend knows: away from it, or to it."""
+    """The last move of a publisher that a pubend knows, away from it or to it, and whose the publisher is."""
 
-    #: moves count up, from one pubend of the publisher to the next
+    #: moves count up, from one pubend of the publisher to the next; 0 if it never moved
     number: int
     #: the pubend that the publisher went to; empty if it came to the pubend that remembers this
     to: str = ""
+    #: the principal that the publisher's name belongs to at this pubend; empty if it belongs to nobody
+    owner: str = ""
 
 
 def made_name(random: str) -> str:

@@ -351,18 +351,20 @@ class Connection(TurnTaking):
             elif isinstance(frame, Ask):
                 if not self._questions.take():
                     server.questions_refused += 1
-                    most = server.limits.questions
-                    reason = f"a client may ask {most} questions a second: limits.questions"
+                    reason = (
+                        f"a client may ask {server.limits.questions} questions a second: limits.questions"
+                    )
                     self._answer(Refused("ask", str(frame.ticket), "limit", reason))
                 elif (refusal := server.runtime.broker.may_ask(client, frame)) is not None:
                     self._denied(refusal)
                     self._answer(refusal)
-                elif not server.admin.answer(frame, self._answer):
+                else:
                     self._audited(frame)
-                    said.append(frame)
-                elif server.turns.clock() > until:
-                    left = frames[at + 1 :]
-                    break
+                    if not server.admin.answer(frame, self._answer):
+                        said.append(frame)
+                    elif server.turns.clock() > until:
+                        left = frames[at + 1 :]
+                        break
             elif isinstance(frame, Lease) and (reason := self._no_lease()):
                 self._answer(Refused("lease", "", "denied", reason))
             elif isinstance(frame, Lease):
@@ -488,16 +490,14 @@ class Connection(TurnTaking):
     def _denied(self, frame: Refused) -> None:
         """Note in the audit log that a client may not do what it asked for."""
         who = self.principal.name if self.principal is not None else ""
-        self._server.security.audit.write(
-            "denied", who=who, address=self.address, request=frame.what, name=frame.name, reason=frame.reason
-        )
+        told = {"request": frame.what, "name": frame.name, "reason": frame.reason}
+        self._server.security.audit.write("denied", who=who, address=self.address, **told)
 
     def _audited(self, frame: Ask | Topic) -> None:
         """Note in the audit log that somebody changes something that not everybody may change."""
         if self.principal is not None and is_audited(frame):
-            self._server.security.audit.write(
-                "asked", who=self.principal.name, address=self.address, **told_of(frame)
-            )
+            told = {"who": self.principal.name, "address": self.address, **told_of(frame)}
+            self._server.security.audit.write("asked", **told)
 
     def say(self, frame: Overlay | Access) -> None:
         """Send a frame about the topology or the access document at once; the core sends none of these."""

@@ -127,17 +127,22 @@ def encoder_for(version: int) -> Encode:
 
 def encoder_for_link(version: int) -> Encode:
     """Return what encodes frames for a broker that speaks this version of the protocol between brokers."""
-    if version > 6:
+    if version > 7:
         return encode
-    older = {6: _encode_for_link_6, 5: _encode_for_link_5, 4: _encode_for_link_4}
+    older = {7: _encode_for_link_7, 6: _encode_for_link_6, 5: _encode_for_link_5, 4: _encode_for_link_4}
     return older.get(version, _encode_for_link_3)
+
+
+def _encode_for_link_7(frame: Frame) -> list[Buffer]:
+    """Brokers of version 7 do not hear who makes a publisher leave."""
+    return encode(replace(frame, owner="") if type(frame) is Leave and frame.owner else frame)
 
 
 def _encode_for_link_6(frame: Frame) -> list[Buffer]:
     """Brokers of version 6 do not hear whose a subscription is."""
     if type(frame) is Together:
         return encode(Together(tuple(map(_without_owner, frame.frames))))
-    return encode(_without_owner(frame) if type(frame) is Claim else frame)
+    return _encode_for_link_7(_without_owner(frame) if isinstance(frame, Claim) else frame)
 
 
 def _without_owner(frame: PeerFrame) -> PeerFrame:

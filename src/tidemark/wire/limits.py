@@ -17,9 +17,10 @@ PROTOCOL_NEWEST = 7
 #: versions between brokers; since version 2, Interest and Nack are by pubend and Release has a row by host;
 #: since version 3, brokers say Ways; since version 4, Together and Yielded, Claim may end with whom it is
 #: for, and Heard with what is lost; since version 5, Topic may end with its generation; since version 6,
-#: brokers pass Leave and Left on; since version 7, Claim may end with the owner
+#: brokers pass Leave and Left on; since version 7, Claim may end with the owner; since version 8, Leave may
+#: end with who asks
 LINK_OLDEST = 2
-LINK_NEWEST = 7
+LINK_NEWEST = 8
 
 #: a frame before the handshake is done; Hello, Connect, Resume, Pushing and Welcome always fit
 HANDSHAKE_BYTES_MAX = 8 << 10

@@ -35,6 +35,8 @@ def is_spoken(frame: Frame, version: int) -> bool:
             return version >= 4 or not more
         case Topic(generation=more):
             return version >= 5 or not more
+        case Leave(owner=owner) if owner:
+            return version >= 8
         case Leave() | Left():
             return version >= 6
         case Ways():

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tidemark.errors import ConfigError
 from tidemark.lab.bench import run
 from tidemark.lab.bench.processes import harness
 from tidemark.lab.bench.spark import benchmark as spark
@@ -48,6 +49,13 @@ def test_every_case_says_what_it_found_and_every_row_was_right(
     monkeypatch.setattr(spark_testbed, "publish", more)
     assert run("spark", quick=True, out=StringIO()) == 1
     assert "bench spark: WRONG: batch read: found EventsTotal(" in capsys.readouterr().err
+
+
+def test_a_case_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(ConfigError, match="bench spark has no case 'sinc': it has reading, archive, deep"):
+        run("spark", case="sinc", out=StringIO())
+    with pytest.raises(ConfigError, match="it has none that can be run alone"):
+        run("rows", case="read", out=StringIO())
 
 
 def test_cpu_of_a_process_that_has_gone_stays_counted() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.live_node import config_at
 from tests.node.speech import Stage, play
+from tests.waiting import until
+from tidemark.node.turns import awake
 from tidemark.node.turns.awake import AWAKE_SECONDS, Awake
 
 
@@ -59,17 +62,23 @@ def test_while_a_thread_is_at_work_the_loop_sleeps() -> None:
     assert not loop.turn()
 
 
-def test_a_broker_with_low_latency_serves_and_then_sleeps(tmp_path: Path) -> None:
+def test_a_broker_with_low_latency_serves_and_then_sleeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays awake for as long as it should, here an hour after an event and then not at all."""
+
     async def story(stage: Stage) -> None:
         node = await stage.node(config_at(tmp_path / "data", broker__latency="low"))
         client = await stage.client(node)
         await client.declare()
         await client.subscribe()
         await client.started()
+        monkeypatch.setattr(awake, "AWAKE_SECONDS", 3600.0)
         for number in range(1, 20):
             assert (await client.publish(number, 1)).sequence == number
-        assert node.runtime.is_staying_awake
-        while node.runtime.is_staying_awake:
-            await asyncio.sleep(AWAKE_SECONDS)
+        await until(lambda: node.runtime.is_staying_awake)
+        monkeypatch.setattr(awake, "AWAKE_SECONDS", 0.0)
+        assert (await client.publish(20, 1)).sequence == 20
+        await until(lambda: not node.runtime.is_staying_awake)
 
     play(story)

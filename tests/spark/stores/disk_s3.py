@@ -1,6 +1,7 @@
 """A small S3 server that keeps its objects in a directory: one that may be killed and has everything after.
 
-It knows what the pipeline asks for: objects with conditions and ranges, lists and multiple deletions. Run it
+It knows what the pipeline asks for: objects with conditions and ranges, lists and multiple deletions. It also
+knows the conditions of GCS, whose XML interface is otherwise the same: generations in place of tags. Run it
 as `python -m tests.spark.stores.disk_s3 PORT DIRECTORY`. It listens on this machine only, and trusts anybody.
 """
 
@@ -10,6 +11,7 @@ import hashlib
 import os
 import sys
 import threading
+import time
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -34,14 +36,25 @@ class Objects:
         file = self.file(key)
         return f'"{hashlib.md5(file.read_bytes()).hexdigest()}"' if file.exists() else None
 
-    def put(self, key: str, data: bytes, match: str | None, none_match: str | None) -> str | None:
+    def generation(self, key: str) -> int:
+        """The generation of an object, which grows with every put; 0 if there is none."""
+        file = self.file(key)
+        return file.stat().st_mtime_ns if file.exists() else 0
+
+    def put(
+        self, key: str, data: bytes, match: str | None, none_match: str | None, generation: str | None
+    ) -> str | None:
         """The tag of the new object; None if a condition does not hold."""
         with _writing:
-            there = self.tag(key)
+            there, before = self.tag(key), self.generation(key)
             if (none_match is not None and there is not None) or (match is not None and match != there):
+                return None
+            if generation is not None and int(generation) != before:
                 return None
             draft = self._path / f".draft-{threading.get_ident()}"
             draft.write_bytes(data)
+            now = max(time.time_ns(), before + 1)
+            os.utime(draft, ns=(now, now))
             draft.replace(self.file(key))
             return self.tag(key)
 
@@ -61,8 +74,9 @@ class Handler(BaseHTTPRequestHandler):
         if "/" not in self._key:
             self._answer(200)
             return
+        asked = self.headers.get
         tag = self.objects.put(
-            self._key, body, self.headers.get("If-Match"), self.headers.get("If-None-Match")
+            self._key, body, asked("If-Match"), asked("If-None-Match"), asked("x-goog-if-generation-match")
         )
         self._answer(412 if tag is None else 200, tag=tag)
 
@@ -155,6 +169,8 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in (("ETag", tag), ("Last-Modified", modified), ("Content-Range", span)):
             if value is not None:
                 self.send_header(name, value)
+        if tag is not None:
+            self.send_header("x-goog-generation", str(self.objects.generation(self._key)))
         self.send_header("Content-Length", str(len(data) if size is None else size))
         self.end_headers()
         self.wfile.write(data)

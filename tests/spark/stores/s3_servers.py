@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import subprocess
 import sys
 import time
@@ -25,6 +26,15 @@ def options_at(url: str) -> dict[str, str]:
         "aws_region": "us-east-1",
         "aws_endpoint": url,
         "aws_allow_http": "true",
+    }
+
+
+def gcs_options_at(url: str) -> dict[str, str]:
+    """The storage options with which a server at this URL is taken for GCS, without a token."""
+    account = {"gcs_base_url": url, "disable_oauth": True, "client_email": "", "private_key": ""}
+    return {
+        "google_service_account_key": json.dumps({**account, "private_key_id": SECRET}),
+        "google_allow_http": "true",
     }
 
 

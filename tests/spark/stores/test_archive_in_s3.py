@@ -1,4 +1,4 @@
-"""An archive in S3: written, read, looked after and served as one in a directory, whatever fails."""
+"""An archive in an object store: written, read, kept and served as in a directory, whatever fails."""
 
 from __future__ import annotations
 
@@ -66,27 +66,27 @@ def rows_in(folder: Folder) -> list[Row]:
 
 
 def test_what_is_archived_is_read_merged_erased_and_verified(
-    s3: Folder, node: LiveNode, monkeypatch: pytest.MonkeyPatch
+    store: Folder, node: LiveNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction, "SMALL_FILES_MIN", 3)
     monkeypatch.setattr(compaction, "GRACE_SECONDS", -1.0)
     published = []
-    with Archive(node.url, s3) as archive:
+    with Archive(node.url, store) as archive:
         for n in range(0, 16, 4):
             published += publish(node, n, 4)
             archive.round()
         archive.maintenance.run(is_changed=True)
         assert all(len(table.files()) < 4 for table in archive.tables)
-        assert status(s3, None).process is not None
-    assert rows_in(s3) == published
-    report = erase(s3, node.url, "news", "n = 4", sleep=lambda _: False)
+        assert status(store, None).process is not None
+    assert rows_in(store) == published
+    report = erase(store, node.url, "news", "n = 4", sleep=lambda _: False)
     assert report.erasure.events == 1
     kept = [row for row in published if row[1] != 4]
-    assert rows_in(s3) == kept
-    checked = verify(s3, node.url, None)
+    assert rows_in(store) == kept
+    checked = verify(store, node.url, None)
     assert (checked.wrong, checked.events) == ((), len(kept))
-    found = status(s3, None)
-    assert (found.process, found.events, found.path) == (None, 16, s3.text)
+    found = status(store, None)
+    assert (found.process, found.events, found.path) == (None, 16, store.text)
     assert SECRET not in json.dumps(found.to_json()) + json.dumps(report.to_json())
 
 

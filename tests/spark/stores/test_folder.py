@@ -1,4 +1,4 @@
-"""Both kinds of folders keep one contract."""
+"""All kinds of folders keep one contract."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from tidemark.spark.stores.ranged_file import AHEAD_BYTES, RangedFile
 from tidemark.spark.stores.storage_options import checked_options, load_storage_options
 
 
-@pytest.fixture(params=["mounted", "s3"])
+@pytest.fixture(params=["mounted", "s3", "gcs", "azure"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
-    found: Folder = folder_at(tmp_path / "x") if request.param == "mounted" else request.getfixturevalue("s3")
+    is_mounted = request.param == "mounted"
+    found: Folder = folder_at(tmp_path / "x") if is_mounted else request.getfixturevalue(request.param)
     return pickle.loads(pickle.dumps(found))  # type: ignore[no-any-return]  # as it comes to a task
 
 
@@ -81,15 +82,20 @@ def test_a_new_file_is_there_when_it_is_closed_and_not_when_it_is_discarded(fold
         folder.open("b")
 
 
-def test_an_object_is_replaced_only_if_nobody_else_has_replaced_it(s3: Folder) -> None:
-    assert s3.read_tagged("a") is None
-    assert s3.replace_tagged("a", b"1", None)
-    first = s3.read_tagged("a")
+def test_an_object_is_replaced_only_if_nobody_else_has_replaced_it(store: Folder) -> None:
+    assert store.read_tagged("a") is None
+    assert store.replace_tagged("a", b"1", None)
+    first = store.read_tagged("a")
     assert first is not None
-    assert s3.replace_tagged("a", b"2", first.tag)
-    assert not s3.replace_tagged("a", b"3", first.tag)
-    assert not s3.replace_tagged("gone", b"3", first.tag)
-    assert s3.read("a") == b"2"
+    assert store.replace_tagged("a", b"2", first.tag)
+    assert not store.replace_tagged("a", b"3", first.tag)
+    assert not store.replace_tagged("gone", b"3", first.tag)
+    assert store.read("a") == b"2"
+
+
+def test_a_store_that_honours_conditions_may_hold_an_archive(store: Folder) -> None:
+    assert probe(store) > 0
+    assert store.files() == []
 
 
 def test_a_lost_answer_to_a_conditional_put_is_no_failure(s3: Folder, proxy: FaultyProxy) -> None:

@@ -8,9 +8,10 @@ from tests.storage.events.test_event_log import log_of, reopened
 from tests.storage.events.test_expiry import batch_of
 from tests.storage.log_steps import events, open_volume, ticks_of
 from tidemark.errors import DiskFullError
-from tidemark.message.publisher_names import PublisherMove
+from tidemark.message.publisher_names import PublisherMove, made_name
 from tidemark.storage.disk.memory_disk import MemoryDisk
 from tidemark.storage.events import event_log
+from tidemark.storage.events import publishers as remembered
 from tidemark.storage.events.event_log import EventLog
 from tidemark.storage.events.publishers import LastPublished, Publishers, decode_publishers
 from tidemark.ticks import TICK_MIN
@@ -107,3 +108,45 @@ def test_a_snapshot_without_moves_is_as_it_always_was() -> None:
     undo()
     assert b"".join(publishers.encode(7)) == before
     assert decode_publishers(before)[1].moves() == {}
+
+
+OWNED = PublisherMove(0, "", "alice")
+
+
+def test_an_owner_is_remembered_after_a_restart_and_so_is_that_of_a_publisher_that_moved() -> None:
+    disk, volume, log = log_of()
+    log.move("p", LastPublished(0, TICK_MIN), OWNED)
+    log.append(events([10]), "p", 1)
+    log.move("q", LastPublished(3, TICK_MIN), PublisherMove(2, "there", "bob"))
+    volume.sync()
+    _, log = reopened(disk)
+    assert log.state.moves == {"p": OWNED, "q": PublisherMove(2, "there", "bob")}
+    assert log.state.publishers == {"p": (1, 10), "q": (3, TICK_MIN)}
+
+
+def test_a_snapshot_has_the_owners_of_those_that_have_one() -> None:
+    publishers = Publishers()
+    for name in ("p", "ü", "r"):
+        publishers.note(name, LastPublished(3, 9))
+    publishers.move("p", LastPublished(3, 9), OWNED)
+    publishers.move("ü", LastPublished(3, 9), PublisherMove(1, "q", "Zoë"))
+    data = b"".join(publishers.encode(7))
+    assert publishers.encoded_bytes == len(data)
+    covered, found = decode_publishers(data)
+    assert (covered, found.moves()) == (7, {"p": OWNED, "ü": PublisherMove(1, "q", "Zoë")})
+    assert found.as_dict() == publishers.as_dict()
+    assert b"".join(found.encode(7)) == data
+
+
+def test_the_owner_of_a_name_that_a_client_made_is_forgotten_and_taken_back_with_the_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(remembered, "MADE_NAMES_MAX", 1)
+    publishers = Publishers()
+    first, second = made_name("0" * 16), made_name("1" * 16)
+    publishers.move(first, LastPublished(1, 1), OWNED)
+    undo = publishers.note(second, LastPublished(1, 2))
+    assert publishers.moves() == {}
+    undo()
+    assert (publishers.moves(), publishers.as_dict()) == ({first: OWNED}, {first: (1, 1)})
+    assert publishers.encoded_bytes == len(b"".join(publishers.encode(7)))

@@ -165,6 +165,27 @@ class AccessControl:
         rights = self.rights(client)
         return rights is not None and (rights.principal.name == owner or rights.may_administer)
 
+    def publisher_owner(self, client: int, publisher: str, owner: str) -> str | None:
+        """Return whose a publisher's name is once this client has published under it; None if it may not.
+
+        `owner` is whose it has been, "" for nobody's. An administrator takes a name from nobody by using it.
+        """
+        if self._document is None:
+            return owner
+        mine = self.owner(client)
+        if mine == owner or not owner or not self.keeps_name(owner, publisher):
+            return mine
+        rights = self.rights(client)
+        return owner if rights is not None and rights.may_administer else None
+
+    def keeps_name(self, owner: str, publisher: str) -> bool:
+        """Return whether a publisher's name stays with its owner: not if the document denies it to the owner.
+
+        A user that is not in the document may have its rights from a bearer token, and keeps its names.
+        """
+        rights = self._rights_of(owner)
+        return self._document is not None and (rights is None or rights.may_publish_as(publisher))
+
     def seen(self, client: int, pattern: str) -> str:
         """Return what a client may see of the topics of a pattern, as a selector; "" is everything."""
         if self._document is None:
@@ -260,6 +281,17 @@ class AccessControl:
         if frame.durable and not rights.may_own(frame.name):
             what = f"have a durable subscription named {frame.name!r}"
             return _denied(frame, f"{_may_not(rights, what)}: see `durable` of its roles")
+        restricted = self._restricted(rights, frame)
+        assert isinstance(restricted, Subscribe | Refused)
+        return restricted
+
+    def as_owner(self, owner: str, frame: Subscribe) -> Subscribe | Refused:
+        """Return what a subscriber may get that owns a subscription, or why it may not; "" is nobody."""
+        if self._document is None or not owner:
+            return frame
+        rights = self._rights_of(owner)
+        if rights is None:
+            return _denied(frame, f"it is not known here what {owner!r} may see, who owns it")
         restricted = self._restricted(rights, frame)
         assert isinstance(restricted, Subscribe | Refused)
         return restricted

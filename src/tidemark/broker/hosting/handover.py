@@ -27,10 +27,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache, partial
-from hashlib import sha256
+from functools import partial
 from typing import Protocol
 
+from tidemark.broker.access.owner_digest import digest_of
 from tidemark.broker.effects import SendPeer
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.overlay.neighbourhood import Neighbourhood
@@ -40,8 +40,6 @@ from tidemark.wire.limits import EPOCH_MAX
 
 #: Claims that are remembered, for neighbours that were away; the oldest are forgotten first.
 CLAIMS_MAX = 65_536
-#: Owners whose digest is remembered.
-DIGESTS_MAX = 4_096
 #: The host of a subscription that has ended.
 NOBODY = ""
 #: A claim that was for one broker is told to all after so many microseconds without an answer.
@@ -295,12 +293,6 @@ class Handover:
         while len(self._claims) > CLAIMS_MAX:
             key, _ = self._claims.popitem(last=False)
             self._told_to_all.discard(key)
-
-
-@lru_cache(DIGESTS_MAX)
-def digest_of(owner: str) -> str:
-    """Return by what brokers tell owners of subscriptions apart; "" for nobody."""
-    return sha256(owner.encode()).hexdigest()[:32] if owner else ""
 
 
 def _key(claim: Claim) -> tuple[str, str]:

@@ -2,10 +2,10 @@
 
 Owns the ticks of its events, the sequence numbers of its publishers, and what may be let go. Promises: an
 acknowledged event is on disk; a retried event is not logged again; what a publisher sends that has left for
-another pubend is not logged, until it comes back; ticks that were told to be silent stay
-silent, also after a crash with a clock that went back; a tick turns L only when every durable subscriber has
-released it, or when policy says so and every subscriber that is not catching up has it. Events whose validity
-has passed are let go as silence, whoever has not got them.
+another pubend is not logged, until it comes back; whose a publisher's name is, is on disk with its first
+event; ticks that were told to be silent stay silent, also after a crash with a clock that went back; a tick
+turns L only when every durable subscriber has released it, or when policy says so and every subscriber that
+is not catching up has it. Events whose validity has passed are let go as silence, whoever has not got them.
 """
 
 from __future__ import annotations
@@ -164,8 +164,15 @@ class Pubend:
 
     # Publishing.
 
-    def received(self, client: int, frame: Publish) -> None:
-        """A publisher's batch: log the events that are new, and acknowledge the batch once it is durable."""
+    def owner(self, publisher: str) -> str:
+        """Return the principal that a publisher's name belongs to here; "" if it belongs to nobody."""
+        return self._publishers.owner(publisher)
+
+    def received(self, client: int, frame: Publish, owner: str = "") -> None:
+        """A publisher's batch: log the events that are new, and acknowledge the batch once it is durable.
+
+        The publisher's name belongs to `owner` from now on, unless that is "".
+        """
         last = frame.sequence + frame.batch.count - 1
         if self._is_damaged and not self._has_left(frame.publisher):
             self._take_word(frame)
@@ -186,6 +193,7 @@ class Pubend:
             batch = frame.batch
             if known is not None and frame.sequence <= known[0]:
                 batch = batch.slice(known[0] + 1 - frame.sequence, batch.count)
+            self._give(frame.publisher, owner)
             self._append(frame.publisher, last, batch)
         appended = self._publishers.get(frame.publisher)
         assert appended is not None
@@ -212,6 +220,13 @@ class Pubend:
             self._publishers.durable(name, believed)
         self._heard.add(frame.publisher)
 
+    def _give(self, name: str, owner: str) -> None:
+        """Note, unless it is known, whose a publisher's name is; `_append_move` has it on disk."""
+        move = self._publishers.move(name) or PublisherMove(0)
+        if owner and owner != move.owner:
+            last = self._publishers.get(name) or (0, self._last)
+            self._append_move(name, last, move._replace(owner=owner))
+
     # Publishers that move.
 
     def leave(self, frame: Leave, answer: Callable[[Left], None]) -> None:
@@ -228,14 +243,17 @@ class Pubend:
             if not self._may_move(name, frame.move, move):
                 return
             last = (max(last[0], frame.sequence), last[1])
-            move = PublisherMove(frame.move, frame.to)
+            move = PublisherMove(frame.move, frame.to, move.owner)
             self._append_move(name, last, move)
             self._counters["publishers_left"] += 1
         left = Left(self.name, name, *last, move.number, move.to or self.name)
         self._when_durable(lambda: answer(left), lambda: None)
 
-    def come(self, client: int, frame: Come) -> None:
-        """A publisher goes on here after what earlier pubends have; it is told so once that is on disk."""
+    def come(self, client: int, frame: Come, owner: str = "") -> None:
+        """A publisher goes on here after what earlier pubends have; it is told so once that is on disk.
+
+        The publisher's name belongs to `owner` from now on, unless that is "".
+        """
         name = frame.publisher
         move = self._publishers.move(name) or PublisherMove(0)
         last = self._publishers.get(name) or (0, self._last)
@@ -250,8 +268,10 @@ class Pubend:
                 self._refuse(client, name, "limit", f"the move {frame.move} is too far from the last one")
                 return
             last = (max(last[0], frame.sequence), last[1])
-            self._append_move(name, last, PublisherMove(frame.move))
+            self._append_move(name, last, PublisherMove(frame.move, owner=owner or move.owner))
             self._counters["publishers_came"] += 1
+        else:
+            self._give(name, owner)
         self._acknowledge(client, Published(self.name, name, *last))
 
     def _may_move(self, name: str, number: int, last: PublisherMove) -> bool:
@@ -272,6 +292,8 @@ class Pubend:
         return f"the publisher {name!r} has left{where}: ask there which of its events are logged"
 
     def _append_move(self, name: str, last: tuple[int, int], move: PublisherMove) -> None:
+        if self._gathered:
+            self._log()  # the log has events of before the move before it has the move
         self._publishers.moved(name, last, move)
         self._out.add(AppendMove(self.name, name, *last, move))
         self._unsynced += 1

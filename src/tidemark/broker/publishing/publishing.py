@@ -4,14 +4,20 @@ A publisher publishes to a pubend that its broker hosts. A named one that has co
 asks the pubend that it published to before which of its events are there (docs/overlay.md). The question,
 Leave, goes to the pubend broker by broker, and its answer, Left, comes back the same way. Brokers on the way
 remember who asked only for the answer. Either of the two may be lost: the publisher asks again.
+
+Where there are accounts, a publisher's name belongs, at each pubend, to the principal that first published
+under it there (docs/security.md). Others are refused, and cannot make the publisher leave. The question says
+by a digest who asks.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tidemark.broker.access.access_control import AccessControl
+from tidemark.broker.access.owner_digest import digest_of
 from tidemark.broker.effects import DrainNotice, SendClient, SendPeer
 from tidemark.broker.publishing.pubend import Pubend
 from tidemark.broker.streams.stream import Stream
@@ -40,13 +46,19 @@ class Publishing:
     """The publishers of one broker, and the questions of publishers that pass through it."""
 
     def __init__(
-        self, pubends: Mapping[str, Pubend], streams: Mapping[str, Stream], topics: Topics, turn: Turn
+        self,
+        pubends: Mapping[str, Pubend],
+        streams: Mapping[str, Stream],
+        topics: Topics,
+        access: AccessControl,
+        turn: Turn,
     ) -> None:
         #: pubend hosted here -> itself; the broker's own, which only the broker changes
         self._pubends = pubends
         #: pubend of the layout -> its stream; the broker's own, which only the broker changes
         self._streams = streams
         self._topics = topics
+        self._access = access
         self._turn = turn
         #: what publishers are told while this broker takes nothing new from them, None while it does; only
         #: `Broker` sets it
@@ -60,6 +72,10 @@ class Publishing:
         if pubend is None:
             self._refuse_pubend(client, frame)
             return
+        owner = self._access.publisher_owner(client, frame.publisher, pubend.owner(frame.publisher))
+        if owner is None:
+            self._refuse_name(client, frame)
+            return
         with self._turn.looking:
             problem = self._topics.problem_of(frame.batch)
         # What was logged before a topic was removed is acknowledged all the same.
@@ -68,16 +84,22 @@ class Publishing:
         elif self.drain_notice is not None and not pubend.has(frame):
             pubend.turn_away(client, frame, self.drain_notice)
         else:
-            pubend.received(client, frame)
+            pubend.received(client, frame, owner)
 
     # Publishers that move.
 
     def leave(self, client: int, frame: Leave) -> None:
         """A client's publisher wants to leave a pubend, which may be anywhere in the overlay."""
+        frame = replace(frame, owner=digest_of(self._access.owner(client)))
+        pubend = self._pubends.get(frame.pubend)
         if is_made(frame.publisher):
             self._refuse(client, frame.publisher, "unknown", MADE_NAME)
-        elif frame.pubend in self._pubends:
-            self._pubends[frame.pubend].leave(frame, lambda left: self._out(SendClient(client, left)))
+        elif pubend is not None:
+            owner = pubend.owner(frame.publisher)
+            if self._access.publisher_owner(client, frame.publisher, owner) is None:
+                self._refuse_name(client, frame)
+            else:
+                pubend.leave(frame, lambda left: self._out(SendClient(client, left)))
         elif frame.pubend not in self._streams:
             reason = (
                 f"there is no pubend {frame.pubend!r} here or behind a neighbour, so that nobody can tell "
@@ -89,9 +111,13 @@ class Publishing:
 
     def passed(self, peer: str, frame: Leave) -> None:
         """A neighbour passes on that a publisher wants to leave a pubend."""
-        if frame.pubend in self._pubends:
-            if not is_made(frame.publisher):
-                self._pubends[frame.pubend].leave(frame, lambda left: self._out(SendPeer(peer, left)))
+        pubend = self._pubends.get(frame.pubend)
+        if pubend is not None:
+            owner = pubend.owner(frame.publisher)
+            if owner and digest_of(owner) != frame.owner and self._access.keeps_name(owner, frame.publisher):
+                self._turn.counters["denied"] += 1
+            elif not is_made(frame.publisher):
+                pubend.leave(frame, lambda left: self._out(SendPeer(peer, left)))
         else:
             self._pass_on(peer, frame)
 
@@ -120,7 +146,11 @@ class Publishing:
                 )
             )
         else:
-            pubend.come(client, frame)
+            owner = self._access.publisher_owner(client, frame.publisher, pubend.owner(frame.publisher))
+            if owner is None:
+                self._refuse_name(client, frame)
+            else:
+                pubend.come(client, frame, owner)
 
     def _pass_on(self, owner: int | str, frame: Leave) -> None:
         stream = self._streams.get(frame.pubend)
@@ -135,6 +165,15 @@ class Publishing:
 
     def _refuse_pubend(self, client: int, frame: Publish | Come) -> None:
         self._refuse(client, frame.publisher, "pubend", f"the pubend {frame.pubend!r} is not hosted here")
+
+    def _refuse_name(self, client: int, frame: Publish | Leave | Come) -> None:
+        self._turn.counters["denied"] += 1
+        who, name = self._access.owner(client), frame.publisher
+        reason = (
+            f"{who!r} may not publish under the name {name!r}: at the pubend {frame.pubend!r} it belongs to "
+            "another user"
+        )
+        self._refuse(client, frame.publisher, "denied", reason)
 
     def _refuse(self, client: int, publisher: str, code: str, reason: str) -> None:
         self._turn.counters["publishes_refused"] += 1

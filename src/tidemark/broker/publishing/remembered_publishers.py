@@ -4,7 +4,7 @@ A publisher that an application has named is never forgotten, since it may come 
 what it was not told to be logged. A new name for which there is no room is refused instead. Names that
 clients made for themselves are kept apart, so that they push nobody out: beyond MADE_NAMES_MAX the one that
 has not published for the longest time is forgotten. If its client is still there, its next number is refused.
-With a given name its last move is remembered: away from the pubend, or to it.
+With a name its last move is remembered, away from the pubend or to it, and its owner.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Last = tuple[int, int]
 
 
 class RememberedPublishers:
-    """The last event of each publisher, and its last move: what was appended, and what of it is durable."""
+    """The last event, the last move and the owner of each publisher: appended, and what of it is durable."""
 
     def __init__(
         self, recovered: Mapping[str, Last], moves: Mapping[str, PublisherMove] | None = None
@@ -36,13 +36,13 @@ class RememberedPublishers:
         self._durable: dict[str, Last | None] = {}
         #: what the given names take, in bytes
         self.bytes = 0
-        for name, last in recovered.items():
-            self._set(name, last)
-        #: name -> its last move, of those that ever moved
+        #: name -> its last move and its owner, of those that ever moved or have an owner
         self._moves = dict(moves or {})
         #: name -> its last durable move, None if it has none, for names with a move that is not durable
         self._durable_moves: dict[str, PublisherMove | None] = {}
-        self.bytes += sum(map(_move_size, self._moves.values()))
+        self.bytes += sum(_move_size(name, move) for name, move in self._moves.items())
+        for name, last in recovered.items():
+            self._set(name, last)
 
     def __len__(self) -> int:
         return len(self._given) + len(self._made)
@@ -69,17 +69,22 @@ class RememberedPublishers:
             self._durable[name] = last
 
     def move(self, name: str) -> PublisherMove | None:
-        """Return the publisher's last move; None if it never moved."""
+        """Return the publisher's last move and its owner; None if it never moved and belongs to nobody."""
         return self._moves.get(name)
 
+    def owner(self, name: str) -> str:
+        """Return the principal that a publisher's name belongs to; "" if it belongs to nobody."""
+        move = self._moves.get(name)
+        return "" if move is None else move.owner
+
     def moved(self, name: str, last: Last, move: PublisherMove) -> None:
-        """A move was appended; `last` is the publisher's last event, here or at an earlier pubend."""
+        """A move or an owner was appended; `last` is the last event, here or at an earlier pubend."""
         self.appended(name, last)
         self._durable_moves.setdefault(name, self._moves.get(name))
         self._set_move(name, move)
 
     def move_durable(self, name: str, last: Last, move: PublisherMove) -> None:
-        """The move is durable."""
+        """The move, or the owner, is durable."""
         self.durable(name, last)
         if self._moves.get(name) == move:
             self._durable_moves.pop(name, None)
@@ -102,10 +107,10 @@ class RememberedPublishers:
 
     def _set_move(self, name: str, move: PublisherMove | None) -> None:
         before = self._moves.pop(name, None)
-        self.bytes -= _move_size(before) if before is not None else 0
+        self.bytes -= _move_size(name, before) if before is not None else 0
         if move is not None:
             self._moves[name] = move
-            self.bytes += _move_size(move)
+            self.bytes += _move_size(name, move)
 
     def _set(self, name: str, last: Last) -> None:
         if name in self._given:
@@ -114,7 +119,10 @@ class RememberedPublishers:
             self._made.pop(name, None)
             self._made[name] = last
             if len(self._made) > MADE_NAMES_MAX:
-                del self._made[next(iter(self._made))]
+                idle = next(iter(self._made))
+                del self._made[idle]
+                self._moves.pop(idle, None)
+                self._durable_moves.pop(idle, None)
         else:
             self._given[name] = last
             self.bytes += _size(name)
@@ -124,5 +132,6 @@ def _size(name: str) -> int:
     return PUBLISHER_BYTES + len(name.encode())
 
 
-def _move_size(move: PublisherMove) -> int:
-    return PUBLISHER_BYTES + len(move.to.encode())
+def _move_size(name: str, move: PublisherMove) -> int:
+    """Return what a move and an owner take; names that clients made have a bound of their own."""
+    return 0 if is_made(name) else PUBLISHER_BYTES + len(move.to.encode()) + len(move.owner.encode())

@@ -24,17 +24,20 @@ class Bench:
     """A benchmark: its name, what it is about in a line, and its module below `tidemark.lab.bench`.
 
     The module has `sections(effort)`, and the two efforts `FULL` and `QUICK`; if it can last as long as one
-    likes, also `lasting(minutes)`, which returns an effort.
+    likes, also `lasting(minutes)`, which returns an effort. If it has parts that can be run alone, these are
+    its `CASES` by name, and `sections(effort, name)` runs one of them.
     """
 
     name: str
     about: str
     module: str
 
-    def sections(self, *, quick: bool, minutes: float | None = None) -> Iterator[Section]:
+    def sections(
+        self, *, quick: bool, minutes: float | None = None, case: str | None = None
+    ) -> Iterator[Section]:
         """Run the benchmark, in full or quickly; AssertionError when what it measures is wrong.
 
-        ConfigError if it is to last `minutes` and has a length of its own.
+        ConfigError if it is to last `minutes` and has a length of its own, or has no such `case`.
 
         The module is imported only now: the command line lists all benchmarks and should not wait for their
         dependencies.
@@ -46,7 +49,13 @@ class Bench:
                 text = f"bench {self.name} has a length of its own: leave out --minutes"
                 raise ConfigError(text, key="minutes")
             effort = module.lasting(minutes)
-        sections: Iterator[Section] = module.sections(effort)
+        cases = getattr(module, "CASES", {})
+        if case is not None and case not in cases:
+            known = f"it has {', '.join(cases)}" if cases else "it has none that can be run alone"
+            raise ConfigError(f"bench {self.name} has no case {case!r}: {known}", key="case")
+        sections: Iterator[Section] = (
+            module.sections(effort) if case is None else module.sections(effort, case)
+        )
         return sections
 
 
@@ -60,10 +69,12 @@ def run(
     minutes: float | None = None,
     before: Path | None = None,
     page: Path | None = None,
+    case: str | None = None,
 ) -> int:
     """Run a benchmark and show what it finds, beside what the run of the file `before` has found.
 
     Its grids are written into a `page`, between its marks. `minutes` is how long it lasts, if it can.
+    `case` is the one part of it that is run, instead of all.
 
     Returns the exit code: 0 when everything that was measured was right, whether or not goals were missed;
     with `check` a missed goal gives 1 too.
@@ -76,7 +87,7 @@ def run(
     missed = False
     grids: list[Section] = []
     try:
-        for section in BENCHES[name].sections(quick=quick, minutes=minutes):
+        for section in BENCHES[name].sections(quick=quick, minutes=minutes, case=case):
             report.show(section)
             missed = missed or any(each.ok is False for each in section.measurements)
             grids += [section] if section.grid else []

@@ -16,7 +16,7 @@ from pathlib import Path
 from tidemark.errors import WireError
 from tidemark.message.generations import is_removed
 from tidemark.node.logs import Log
-from tidemark.wire.answers import RIGHTS
+from tidemark.wire.answers import ACCESS, CONFIG, REPORT_ENGINE, RIGHTS, SNAPSHOT_END, SNAPSHOT_READ
 from tidemark.wire.frames import Ask, Topic
 from tidemark.wire.json_objects import read_arguments
 
@@ -24,6 +24,8 @@ FILE_BYTES_MAX = 64 << 20
 FILES_KEPT = 8
 #: Characters of one value; strangers write some of them.
 VALUE_CHARACTERS_MAX = 1_000
+#: Questions that only administrators or the pipeline may ask, and that change nothing at the broker.
+_ONLY_READ = frozenset(each.what for each in (ACCESS, CONFIG, REPORT_ENGINE, SNAPSHOT_READ, SNAPSHOT_END))
 log = Log("audit")
 
 
@@ -83,10 +85,10 @@ def _short(value: object) -> object:
 
 
 def is_audited(frame: Ask | Topic) -> bool:
-    """Return whether a request changes something that not everybody may change."""
+    """Return whether a request changes, or takes a copy of, what not everybody may."""
     if isinstance(frame, Topic):
         return is_removed(frame.generation)
-    return RIGHTS.get(frame.what) in ("administer", "pipeline")
+    return frame.what not in _ONLY_READ and RIGHTS.get(frame.what) in ("administer", "pipeline")
 
 
 def told_of(frame: Ask | Topic) -> dict[str, object]:

@@ -58,11 +58,11 @@ def _acknowledge_before_sync() -> list[Patch]:
 def _no_deduplication() -> list[Patch]:
     received = Pubend.received
 
-    def forgetful(self: Pubend, client: int, frame: Any) -> None:
+    def forgetful(self: Pubend, client: int, frame: Any, owner: str = "") -> None:
         known = self._publishers.get(frame.publisher)
         if known is not None and frame.sequence <= known[0]:
             self._publishers.appended(frame.publisher, (frame.sequence - 1, known[1]))
-        received(self, client, frame)
+        received(self, client, frame, owner)
 
     def unchecked(self: EventLog, publisher: str, published: Any) -> Callable[[], None]:
         return self._publishers.note(publisher, published)

@@ -1,8 +1,9 @@
 """A Spark session set up the way Tidemark needs it, on any master.
 
 Nothing listens beyond this machine unless asked to: the driver binds to the loopback address and the web
-interface is off. Times are UTC. Python workers run the interpreter that runs this process. A script that ends
-with an error of ours prints one line (`spark.engine.plain_errors`).
+interface is off. Times are UTC. Python workers run the interpreter that runs this process, and of a local
+master they are spoken to over Unix domain sockets (`spark.engine.worker_sockets`). A script that ends with an
+error of ours prints one line (`spark.engine.plain_errors`).
 
 `quiet_session` is for commands. A JVM prints a greeting on every start and a Java stack trace on every
 failure. While it starts, the stderr of this process is redirected to an anonymous temporary file that the JVM
@@ -23,6 +24,7 @@ from typing import IO, TYPE_CHECKING
 from tidemark.errors import TidemarkError
 from tidemark.spark.engine import plain_errors
 from tidemark.spark.engine.java import java_home
+from tidemark.spark.engine.worker_sockets import worker_sockets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +67,7 @@ def session(app: str = "tidemark", master: str = "local[2]", **conf: str) -> Spa
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
 
-    settings = DEFAULTS | conf
+    settings = DEFAULTS | worker_sockets(master) | conf
     made = SparkSession.builder.appName(app).master(master).config(map=settings).getOrCreate()
     plain_errors.install()
     plain_errors.quieten(made)

@@ -163,7 +163,7 @@ class ObjectFolder(Folder):
         try:
             with self.errors(name, missing=True):
                 found = obstore.get(self._store, self._key(name))
-                return TaggedContent(bytes(found.bytes()), found.meta["e_tag"] or "")
+                return TaggedContent(bytes(found.bytes()), _tag_of(found.meta))
         except FileNotFoundError:
             return None
 
@@ -172,7 +172,7 @@ class ObjectFolder(Folder):
         from obstore.exceptions import AlreadyExistsError, NotFoundError, PreconditionError
 
         try:
-            self._put(name, data, "create" if tag is None else {"e_tag": tag})
+            self._put(name, data, "create" if tag is None else _condition(tag))
         except (AlreadyExistsError, PreconditionError, NotFoundError):
             # An answer that was lost: the library has put it again, and found its own object.
             return self.read(name) == data
@@ -278,6 +278,17 @@ class _Upload(NewFile):
             # A store that is away has no object, or one that nobody names: a stray, which is removed later.
             with suppress(StorageError):
                 self._folder.remove(self._name)
+
+
+def _tag_of(meta: Mapping[str, Any]) -> str:
+    """What a put is conditional on: S3 and Azure compare the tag, and GCS compares only the generation."""
+    version, tag = meta.get("version") or "", meta.get("e_tag") or ""
+    return f"{version} {tag}" if version or tag else ""
+
+
+def _condition(tag: str) -> dict[str, str]:
+    version, _, e_tag = tag.partition(" ")
+    return {name: value for name, value in (("version", version), ("e_tag", e_tag)) if value}
 
 
 def _nameless() -> BinaryIO:

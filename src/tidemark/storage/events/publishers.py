@@ -2,12 +2,14 @@
 
 Whoever an application has named is remembered for ever: the pubend takes no new name beyond its bound
 (`limits.publishers`). Of names that clients made for themselves, the log keeps the MADE_NAMES_MAX that
-published last; nobody comes back under such a name once its client has ended.
+published last; nobody comes back under such a name once its client has ended. With a name its last move and
+its owner are remembered.
 """
 
 from __future__ import annotations
 
-from itertools import chain
+from collections.abc import Collection
+from itertools import chain, pairwise
 from struct import Struct
 from typing import NamedTuple
 
@@ -39,11 +41,12 @@ class Publishers:
         #: name -> its last event, in the order of the ticks: of given names, and of names made by clients
         self._given: dict[str, LastPublished] = {}
         self._made: dict[str, LastPublished] = {}
-        #: name -> its last move, of those that ever moved
+        #: name -> its last move and its owner, of those that ever moved or have an owner
         self._moves: dict[str, PublisherMove] = {}
-        #: bytes of all names, and of all moves in a snapshot
+        #: bytes of all names, of all moves in a snapshot, and of all owners
         self._name_bytes = 0
         self._move_bytes = 0
+        self._owner_bytes = 0
 
     def __len__(self) -> int:
         return len(self._given) + len(self._made)
@@ -52,7 +55,8 @@ class Publishers:
     def encoded_bytes(self) -> int:
         """The bytes of a snapshot."""
         moves = _MOVES_HEAD.size + self._move_bytes if self._moves else 0
-        return _HEAD.size + _ENTRY_BYTES * len(self) + self._name_bytes + moves
+        owners = 2 * len(self) + self._owner_bytes if self._owner_bytes else 0
+        return _HEAD.size + _ENTRY_BYTES * len(self) + self._name_bytes + moves + owners
 
     def get(self, name: str) -> LastPublished | None:
         """Returns the publisher's last event; None if the publisher is not remembered."""
@@ -63,11 +67,14 @@ class Publishers:
         return self._made | self._given
 
     def moves(self) -> dict[str, PublisherMove]:
-        """Returns the last move of each publisher that ever moved."""
+        """Returns the last move and the owner of each publisher that ever moved or has an owner."""
         return dict(self._moves)
 
     def move(self, name: str, published: LastPublished, move: PublisherMove) -> Undo:
-        """Remember that a publisher left or came, with its last event. Returns the function to undo that."""
+        """Remember that a publisher left, came or got an owner, with its last event.
+
+        Returns the function that takes that back.
+        """
         before, forget = self._moves.get(name), self.note(name, published)
         self._set_move(name, move)
 
@@ -79,10 +86,13 @@ class Publishers:
 
     def _set_move(self, name: str, move: PublisherMove | None) -> None:
         before = self._moves.pop(name, None)
-        self._move_bytes -= _move_bytes(before)
+        if before is not None:
+            self._move_bytes -= _move_bytes(before)
+            self._owner_bytes -= len(before.owner.encode())
         if move is not None:
             self._moves[name] = move
             self._move_bytes += _move_bytes(move)
+            self._owner_bytes += len(move.owner.encode())
 
     def note(self, name: str, published: LastPublished) -> Undo:
         """Remember `published` as the publisher's last event. Returns the function that takes that back."""
@@ -90,17 +100,21 @@ class Publishers:
         before = self._pop(entries, name)
         self._put(entries, name, published)
         forgotten: tuple[str, LastPublished] | None = None
+        move: PublisherMove | None = None
         if entries is self._made and len(entries) > MADE_NAMES_MAX:
             idle = next(iter(entries))
-            last = self._pop(entries, idle)
+            last, move = self._pop(entries, idle), self._moves.get(idle)
             assert last is not None
             forgotten = idle, last
+            self._set_move(idle, None)
 
         def undo() -> None:
             self._pop(entries, name)
             for old, event in ((name, before), forgotten or (name, None)):
                 if event is not None:
                     self._put(entries, old, event)
+            if forgotten is not None:
+                self._set_move(forgotten[0], move)
 
         return undo
 
@@ -117,25 +131,25 @@ class Publishers:
     def encode(self, covered: int) -> list[bytes]:
         """Returns a snapshot of all publishers, for the batches up to the index `covered`.
 
-        snapshot := covered i64 | count u32 | sequences i64[n] | ticks i64[n] | sizes u16[n] | names | moves
+        snapshot := covered i64 | count u32 | sequences i64[n] | ticks i64[n] | sizes u16[n] | names | moves |
+                    owners
         moves := count u32 | (place among the names u32 | number i64 | bytes of `to` u16 | to) ...; or nothing
+        owners := sizes u16[n] | owners, one for each name and empty for none; or nothing
         """
         entries = self.as_dict()
         # All at once: there may be a hundred thousand, and publishers wait meanwhile.
-        names, count = "".join(entries).encode(), len(entries)
-        sizes = (
-            map(len, entries) if len(names) == sum(map(len, entries)) else (len(n.encode()) for n in entries)
-        )
-        lengths = np.fromiter(sizes, "<u2", count)
+        count = len(entries)
         events = np.fromiter(chain.from_iterable(entries.values()), "<i8", 2 * count).reshape(count, 2)
-        pieces = [_HEAD.pack(covered, count), events.T.tobytes(), lengths.tobytes(), names]
+        pieces = [_HEAD.pack(covered, count), events.T.tobytes(), *_encode_texts(entries)]
         if self._moves:
-            pieces.append(_MOVES_HEAD.pack(len(self._moves)))
-            for place, name in enumerate(entries):
-                move = self._moves.get(name)
-                if move is not None:
-                    to = move.to.encode()
-                    pieces.append(_MOVE.pack(place, move.number, len(to)) + to)
+            moved = [each for each in enumerate(map(self._moves.get, entries)) if _has_moved(each[1])]
+            pieces.append(_MOVES_HEAD.pack(len(moved)))
+            for place, move in moved:
+                assert move is not None
+                to = move.to.encode()
+                pieces.append(_MOVE.pack(place, move.number, len(to)) + to)
+        if self._owner_bytes:
+            pieces += _encode_texts([move.owner if move else "" for move in map(self._moves.get, entries)])
         return pieces
 
 
@@ -143,15 +157,10 @@ def decode_publishers(data: bytes) -> tuple[int, Publishers]:
     """Returns `covered`, which `encode` was given, and the publishers of a snapshot."""
     covered, count = _HEAD.unpack_from(data)
     sequences, ticks = np.frombuffer(data, "<i8", 2 * count, _HEAD.size).reshape(2, count).tolist()
-    names = _HEAD.size + 16 * count
-    ends = names + 2 * count + np.frombuffer(data, "<u2", count, names).cumsum(dtype=np.int64)
     publishers = Publishers()
-    start = names + 2 * count
-    found: list[str] = []
-    for end, sequence, tick in zip(ends.tolist(), sequences, ticks, strict=True):
-        found.append(data[start:end].decode())
-        publishers.note(found[-1], LastPublished(sequence, tick))
-        start = end
+    found, start = _decode_texts(data, _HEAD.size + 16 * count, count)
+    for name, sequence, tick in zip(found, sequences, ticks, strict=True):
+        publishers.note(name, LastPublished(sequence, tick))
     moved = 0
     if start < len(data):
         (moved,) = _MOVES_HEAD.unpack_from(data, start)
@@ -160,8 +169,32 @@ def decode_publishers(data: bytes) -> tuple[int, Publishers]:
         place, number, size = _MOVE.unpack_from(data, start)
         start += _MOVE.size + size
         publishers._set_move(found[place], PublisherMove(number, data[start - size : start].decode()))
+    if start < len(data):
+        owners, _ = _decode_texts(data, start, count)
+        for name, owner in zip(found, owners, strict=True):
+            if owner:
+                move = publishers._moves.get(name, PublisherMove(0))
+                publishers._set_move(name, move._replace(owner=owner))
     return covered, publishers
 
 
-def _move_bytes(move: PublisherMove | None) -> int:
-    return 0 if move is None else _MOVE.size + len(move.to.encode())
+def _encode_texts(texts: Collection[str]) -> list[bytes]:
+    """Returns sizes and bytes of texts."""
+    data = "".join(texts).encode()
+    sizes = map(len, texts) if len(data) == sum(map(len, texts)) else (len(each.encode()) for each in texts)
+    return [np.fromiter(sizes, "<u2", len(texts)).tobytes(), data]
+
+
+def _decode_texts(data: bytes, start: int, count: int) -> tuple[list[str], int]:
+    """Returns the texts that `_encode_texts` encoded, and where their bytes end."""
+    ends = start + 2 * count + np.frombuffer(data, "<u2", count, start).cumsum(dtype=np.int64)
+    bounds = [start + 2 * count, *ends.tolist()]
+    return [data[first:end].decode() for first, end in pairwise(bounds)], bounds[-1]
+
+
+def _has_moved(move: PublisherMove | None) -> bool:
+    return move is not None and bool(move.number or move.to)
+
+
+def _move_bytes(move: PublisherMove) -> int:
+    return _MOVE.size + len(move.to.encode()) if _has_moved(move) else 0

@@ -3,7 +3,8 @@
     events := kind u8 | 0 u8 | name bytes u16 | row bytes u32 | sequence i64 | name, padded to 8 bytes | batch
     resume := kind u8 | zeros; ticks up to its mark that have no event are lost
     moved  := kind u8 | 0 u8 | name bytes u16 | pubend bytes u32 | sequence i64 | tick i64 | move i64 | name |
-              pubend; a publisher left for the pubend, or came to this one if there is none
+              pubend | owner; a publisher left for the pubend, or came to this one if there is none, or has
+              got an owner, if the number of the move is that of before
     marks  := lease i64 | lost i64 | expired i64; the last is missing in marks of earlier versions
 
 The publisher's name is left out if it is the first in the batch's own dictionary, as it usually is. The batch
@@ -39,7 +40,7 @@ class PublishedBatch(NamedTuple):
 
 
 class MovedPublisher(NamedTuple):
-    """A publisher left or came; its last event so far has this number, and this tick if it is logged here."""
+    """A publisher left, came or got an owner; its last event has this number, and this tick if it is here."""
 
     publisher: str
     sequence: int
@@ -78,22 +79,24 @@ def encode_resume() -> list[Buffer]:
 
 
 def encode_moved(moved: MovedPublisher) -> list[Buffer]:
-    """Returns the pieces of a record without events, which says that a publisher left or came."""
+    """Returns the pieces of a record without events: that a publisher left or came, and whose it is."""
     name, to = moved.publisher.encode(), moved.move.to.encode()
     prefix = _PREFIX.pack(_MOVED, 0, len(name), len(to), moved.sequence)
-    return [prefix + _MOVE.pack(moved.tick, moved.move.number) + name + to]
+    return [prefix + _MOVE.pack(moved.tick, moved.move.number) + name + to + moved.move.owner.encode()]
 
 
 def decode_moved(payload: bytes | memoryview) -> MovedPublisher | None:
-    """Returns which publisher left or came; None for any other record."""
+    """Returns which publisher left, came or got an owner; None for any other record."""
     data = bytes(payload)
     kind, _, length, to_length, sequence = _PREFIX.unpack_from(data)
     if kind != _MOVED:
         return None
     tick, number = _MOVE.unpack_from(data, _PREFIX.size)
     start = _PREFIX.size + _MOVE.size
-    name, to = data[start : start + length], data[start + length : start + length + to_length]
-    return MovedPublisher(name.decode(), sequence, tick, PublisherMove(number, to.decode()))
+    end = start + length + to_length
+    name, to, owner = data[start : start + length], data[start + length : end], data[end:]
+    move = PublisherMove(number, to.decode(), owner.decode())
+    return MovedPublisher(name.decode(), sequence, tick, move)
 
 
 def decode_events(payload: bytes | memoryview, mark: Tick) -> PublishedBatch | None:

@@ -25,6 +25,9 @@ class Leave:
     move: int
     #: the pubend that the publisher goes to
     to: str
+    #: a digest of the principal that asks, for brokers that pass it on; "" from clients and where there are
+    #: no accounts
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)

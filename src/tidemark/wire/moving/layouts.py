@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.wire.fields import NAME, TICK, integer
+from tidemark.wire.fields import NAME, TICK, at_end, integer
 from tidemark.wire.layouts import record
 from tidemark.wire.limits import MOVE_MAX, SEQUENCE_MAX
 from tidemark.wire.moving.frames import Come, Leave, Left
@@ -11,7 +11,16 @@ from tidemark.wire.moving.frames import Come, Leave, Left
 _SEQUENCE = integer(0, SEQUENCE_MAX - 1)
 
 LAYOUTS = (
-    record(Leave, 4, sequence=_SEQUENCE, move=integer(1, MOVE_MAX), pubend=NAME, publisher=NAME, to=NAME),
+    record(
+        Leave,
+        4,
+        sequence=_SEQUENCE,
+        move=integer(1, MOVE_MAX),
+        pubend=NAME,
+        publisher=NAME,
+        to=NAME,
+        owner=at_end(NAME, ""),
+    ),
     record(
         Left,
         5,

@@ -36,15 +36,23 @@ def archive_of(testbed: SparkTestbed) -> Path:
     return testbed.path / "archive"
 
 
+def archived(testbed: SparkTestbed) -> Path:
+    """Returns the directory of the archive of all events, which is written if it is not there yet."""
+    path = archive_of(testbed)
+    if not path.exists():
+        _write(testbed)
+    return path
+
+
+def _write(testbed: SparkTestbed) -> None:
+    with Archive(testbed.broker.url, archive_of(testbed)) as archive:
+        while archive.round():
+            pass
+
+
 def _written(testbed: SparkTestbed) -> Section:
     events = testbed.effort.events
-
-    def write() -> None:
-        with Archive(testbed.broker.url, archive_of(testbed)) as archive:
-            while archive.round():
-                pass
-
-    taken = timed(write)
+    taken = timed(lambda: _write(testbed))
     taken_files = snapshot(archive_of(testbed))
     stored = sum(each.bytes for files in taken_files.files.values() for each in files)
     assert taken_files.state.events == events, f"archived {taken_files.state.events} events, not {events}"
@@ -110,18 +118,24 @@ def _source(testbed: SparkTestbed) -> Section:
             plain.groupBy("kind").sum("n"),
         ),
     }
+    # A task of Python hands its rows to the JVM. What that takes alone is what no source in Python can beat.
+    held = {
+        "all rows": rows_from_memory(testbed),
+        "a quarter by a selector": rows_from_memory(testbed, wanted.count),
+        "sums of one column by another": rows_from_memory(testbed, columns="n,kind").groupBy("kind").sum("n"),
+    }
     found: list[Measurement] = []
     for case, (ours, theirs) in cases.items():
         speed, taken = in_pairs(testbed.effort.pairs, to_nowhere(ours), to_nowhere(theirs))
         found.append(Measurement(case, "speed", speed, "x Parquet", Goal(">=", AGAINST_PARQUET)))
         found += rate(case, testbed.effort.events, taken, "rows")
-    against, _ = in_pairs(testbed.effort.pairs, to_nowhere(everything), to_nowhere(rows_from_memory(testbed)))
-    found.append(Measurement("all rows", "against rows from memory", against, "x memory"))
+        limit, _ = in_pairs(testbed.effort.pairs, to_nowhere(held[case]), to_nowhere(theirs))
+        found.append(Measurement(case, "speed of rows from memory", limit, "x Parquet"))
     return Section(
         "the source over the archive, beside a plain Parquet scan of its files",
         found,
         prefix="source over the archive",
-        notes=("rows from memory: what Spark takes from Python tasks that have the rows already",),
+        notes=("rows from memory: as many rows of the same columns, from tasks that have them already",),
     )
 
 

@@ -1,12 +1,13 @@
 """The data pipeline on Spark: reading from a broker, the archive and history over it, publishing.
 
 A case is a function that takes the testbed and yields sections. Cases run in the order of CASES on one broker
-and one session, and later cases use the archive that `archiving` has written.
+and one session; `only` runs one of them. Those that need an archive use the one that `archive` has written,
+or write one without measuring that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from tidemark.lab.bench.report import Section
 from tidemark.lab.bench.spark.archiving import archiving
@@ -17,11 +18,17 @@ from tidemark.lab.bench.spark.testbed import FULL, QUICK, SparkEffort, SparkTest
 
 __all__ = ["FULL", "QUICK", "CASES", "sections"]
 
-CASES: tuple[Callable[[SparkTestbed], Iterator[Section]], ...] = (reading, archiving, deep, sinking)
+CASES: Mapping[str, Callable[[SparkTestbed], Iterator[Section]]] = {
+    "reading": reading,
+    "archive": archiving,
+    "deep": deep,
+    "sink": sinking,
+}
 
 
-def sections(effort: SparkEffort) -> Iterator[Section]:
+def sections(effort: SparkEffort, only: str | None = None) -> Iterator[Section]:
     """Yields the sections; AssertionError when a row is missing, there twice, or not as published."""
     with spark_testbed(effort) as here:
-        for case in CASES:
-            yield from case(here)
+        for name, case in CASES.items():
+            if only in (None, name):
+                yield from case(here)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidemark.lab.bench.report import Goal, Measurement, Section
-from tidemark.lab.bench.spark.archiving import archive_of
+from tidemark.lab.bench.spark.archiving import archived
 from tidemark.lab.bench.spark.testbed import SparkTestbed
 from tidemark.lab.bench.system.load import TOPIC, Expected, Load, numbers_of, squares
 from tidemark.message.batches.batch import EventBatch
@@ -119,9 +119,10 @@ class ScatteredSubscriber(ReturningSubscriber):
 
 
 def deep(testbed: SparkTestbed) -> Iterator[Section]:
-    """Yields the section on deep catch-up; the archive of all events must be there."""
-    path, events = archive_of(testbed), testbed.effort.events
-    _catch_up(testbed.spark, path, events, 1)
+    """Yields the section on deep catch-up."""
+    path, events = archived(testbed), testbed.effort.events
+    for count in (1, SUBSCRIBERS):
+        _catch_up(testbed.spark, path, events, count)
     one = min(_catch_up(testbed.spark, path, events, 1) for _ in range(testbed.effort.repetitions))
     all_ = min(_catch_up(testbed.spark, path, events, SUBSCRIBERS) for _ in range(testbed.effort.repetitions))
     jobs = sorted(_job(testbed.spark, path, events, number) for number in range(JOBS + 1))[0] * SUBSCRIBERS

@@ -7,14 +7,21 @@ them in memory, and run micro-batches of its own source.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import repeat
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from tidemark.lab.bench.report import Goal, Measurement, Section
 from tidemark.lab.bench.spark.testbed import SparkTestbed, in_turns, rate, timed, to_nowhere
 from tidemark.lab.bench.system.load import TOPIC, Load
+from tidemark.message.batches.batch import EventBatch
+from tidemark.spark.connections import retrying_client
 from tidemark.spark.options import source_options
+from tidemark.spark.source.partitions import TickRange
+from tidemark.spark.source.reading import FETCH_BYTES
 from tidemark.spark.source.scan import Planner, SourceScan, topic_columns_of
+from tidemark.spark.topic_columns import TopicColumnReader
+from tidemark.spark.types import spark_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -46,6 +53,7 @@ def _batch(testbed: SparkTestbed) -> Section:
         testbed.effort.repetitions,
         read=to_nowhere(frame),
         memory=to_nowhere(rows_from_memory(testbed)),
+        answers=to_nowhere(_rows_from_answers(testbed)),
         selected=to_nowhere(quarter),
     )
     before = testbed.broker.cpu_seconds
@@ -65,38 +73,91 @@ def _batch(testbed: SparkTestbed) -> Section:
                 Goal(">=", AGAINST_MEMORY),
             ),
             *rate(f"{case}, rows from memory", events, taken["memory"], "rows"),
+            *rate(f"{case}, rows from answers", events, taken["answers"], "rows"),
+            Measurement(
+                f"{case}, rows from answers",
+                "against memory",
+                taken["memory"].seconds / taken["answers"].seconds,
+                "x",
+            ),
             *rate(f"{case}, a quarter by a selector", events, taken["selected"], "events read"),
         ],
         prefix="batch read",
-        notes=("memory: tasks hand Spark record batches that they have already, without a broker",),
+        notes=(
+            "memory: tasks hand Spark record batches that they have already, without a broker",
+            "answers: tasks decode an answer of the broker that they have already, again and again",
+        ),
     )
 
 
-def rows_from_memory(testbed: SparkTestbed) -> DataFrame:
-    """Returns as many rows of the same columns, from tasks that read one range and repeat it."""
-    scan = _scan(testbed)
+def rows_from_memory(testbed: SparkTestbed, rows: int | None = None, columns: str = "") -> DataFrame:
+    """Returns as many rows, from tasks that read one range and repeat what they got."""
+    scan, first, count = _parts(testbed, columns)
+
+    def made() -> Iterator[Any]:
+        return repeat(next(scan.read(first)))
+
+    return _from_tasks(testbed, scan, made, count, testbed.effort.events if rows is None else rows)
+
+
+def _rows_from_answers(testbed: SparkTestbed) -> DataFrame:
+    """Returns all rows, from tasks that fetch one answer of the broker and decode that again and again.
+
+    This is a read from a broker whose work, and whose connections, cost nothing.
+    """
+    scan, first, count = _parts(testbed)
+
+    def made() -> Iterator[Any]:
+        with retrying_client(scan.options.broker, PATIENCE_SECONDS) as broker:
+            wanted = (first.pubend, first.base, first.upto, TOPIC, "")
+            batch = broker.fetch(*wanted, bytes_max=FETCH_BYTES).batch
+            assert batch is not None
+            columns = TopicColumnReader(scan.topic_columns, broker.topics)
+        while True:
+            # A batch remembers what was decoded of it, and an answer is decoded once.
+            anew = EventBatch(batch.data, batch.shapes, batch.publishers)
+            sound, _ = columns.sound(anew)
+            assert sound is not None
+            yield columns.records(first.pubend, sound)
+
+    return _from_tasks(testbed, scan, made, count, testbed.effort.events)
+
+
+def _parts(testbed: SparkTestbed, columns: str = "") -> tuple[SourceScan, TickRange, int]:
+    """Returns a scan of all events, its first range, and how many ranges it has."""
+    given = {"broker": testbed.broker.url, "topic": TOPIC} | ({"columns": columns} if columns else {})
+    options = source_options(given)
+    scan = SourceScan(options, topic_columns_of(options))
     planner = Planner(scan)
     try:
-        first, count = planner.everything()[0], len(planner.everything())
+        parts = planner.everything()
     finally:
         planner.close()
-    rows = -(-testbed.effort.events // count)
+    assert isinstance(parts[0], TickRange)
+    return scan, parts[0], len(parts)
+
+
+def _from_tasks(
+    testbed: SparkTestbed, scan: SourceScan, made: Callable[[], Iterator[Any]], count: int, rows: int
+) -> DataFrame:
+    """Returns so many rows in all, which `count` tasks take from the record batches that they make."""
+    share = -(-rows // count)
 
     def run(numbers: Iterator[Any]) -> Iterator[Any]:
         # A Python worker that leaves input unread is discarded, and the next task waits for a new one.
         for _ in numbers:
             pass
-        made, left = next(scan.read(first)), rows
-        while left > 0:
-            yield made.slice(0, left)
-            left -= made.num_rows
+        left = share
+        for each in made():
+            yield each.slice(0, left)
+            left -= each.num_rows
+            if left <= 0:
+                return
 
-    return testbed.spark.range(0, count, 1, count).mapInArrow(run, testbed.read().schema)
+    from pyspark.sql.types import StructType
 
-
-def _scan(testbed: SparkTestbed) -> SourceScan:
-    options = source_options({"broker": testbed.broker.url, "topic": TOPIC})
-    return SourceScan(options, topic_columns_of(options))
+    schema = StructType(spark_fields(scan.arrow_schema))
+    return testbed.spark.range(0, count, 1, count).mapInArrow(run, schema)
 
 
 def _stream(testbed: SparkTestbed) -> Section:
