@@ -25,12 +25,13 @@ from tidemark.broker.outgoing import HistoryQueue, events_in, is_history, is_que
 from tidemark.broker.preparation import Steps, Work
 from tidemark.errors import WireError
 from tidemark.message.batches.batch import Buffer
+from tidemark.node.config.units import HostPort
 from tidemark.node.logs import Log
-from tidemark.node.security.audit_log import is_audited, told_of
 from tidemark.node.security.introduction import Introduction
 from tidemark.node.sockets import bound_kernel_queue, keep_alive, observed
 from tidemark.node.turns.turn_taking import TurnTaking
 from tidemark.node.turns.turns import Rate
+from tidemark.node.workers.redirects import is_sent_away
 from tidemark.wire.codec import Encode, encode, encoder_for, encoder_for_link, size_of
 from tidemark.wire.frames import (
     Ack,
@@ -56,6 +57,7 @@ from tidemark.wire.frames import (
     Refused,
     Rest,
     Subscribe,
+    Subscribed,
     Together,
     Topic,
     Unsubscribe,
@@ -74,6 +76,8 @@ if TYPE_CHECKING:
 FROM_CLIENT = frozenset(
     (Publish, Leave, Come, Subscribe, Ack, Credit, Unsubscribe, Describe, Topic, Fetch, Offer, Recalled)
 )
+#: Frames to a client of which something is noted.
+_NOTED = frozenset((Refused, Subscribed))
 #: Those that may need steps before they are handled.
 _PREPARED = frozenset((Publish, Subscribe, Topic, Knowledge, Together))
 FROM_PEER = frozenset(get_args(PeerFrame)) - {Ping, Pong}
@@ -193,6 +197,12 @@ class Connection(TurnTaking):
     def is_called(self) -> bool:
         """Whether this broker has opened the connection."""
         return self.expected is not None or self.calling is not None
+
+    @property
+    def local(self) -> HostPort:
+        """The address of this machine that the other side has connected to."""
+        found: Any = None if self._transport is None else self._transport.get_extra_info("sockname")
+        return HostPort(*found[:2]) if isinstance(found, tuple) else HostPort("", 0)
 
     @property
     def queued_bytes(self) -> int:
@@ -335,15 +345,10 @@ class Connection(TurnTaking):
         for at, frame in enumerate(frames):
             kind = type(frame)
             if kind in FROM_CLIENT:
-                if isinstance(frame, Subscribe):
-                    self.is_subscriber = True
-                    notice = server.drain_notice
-                    if notice is not None:
-                        where = notice.addresses
-                        self.write(Refused("subscribe", frame.name, "draining", notice.reason, where))
-                        continue
-                elif isinstance(frame, Topic):
-                    self._audited(frame)
+                if isinstance(frame, Subscribe | Unsubscribe) and is_sent_away(server, self, frame):
+                    continue
+                if isinstance(frame, Topic):
+                    server.security.audit.asked(self.principal, self.address, frame)
                 said.append(cast(ClientFrame, frame))
             elif isinstance(frame, Ping):
                 self._answer(Pong(frame.stamp))
@@ -357,10 +362,10 @@ class Connection(TurnTaking):
                     )
                     self._answer(Refused("ask", str(frame.ticket), "limit", reason))
                 elif (refusal := server.runtime.broker.may_ask(client, frame)) is not None:
-                    self._denied(refusal)
+                    server.security.audit.denied(self.principal, self.address, refusal)
                     self._answer(refusal)
                 else:
-                    self._audited(frame)
+                    server.security.audit.asked(self.principal, self.address, frame)
                     if not server.admin.answer(frame, self._answer):
                         said.append(frame)
                     elif server.turns.clock() > until:
@@ -427,8 +432,8 @@ class Connection(TurnTaking):
         if self.peer is not None and is_history(frame):
             self._send_history(frame)
             return
-        if type(frame) is Refused and frame.code == "denied":
-            self._denied(frame)
+        if type(frame) in _NOTED:
+            self._note(cast(Refused | Subscribed, frame))
         queued = self._transport.get_write_buffer_size()
         if queued and queued > self._server.queue_bytes_max(self):
             kept = self._kept(frame, queued)
@@ -487,17 +492,12 @@ class Connection(TurnTaking):
         self.abort()
         return None
 
-    def _denied(self, frame: Refused) -> None:
-        """Note in the audit log that a client may not do what it asked for."""
-        who = self.principal.name if self.principal is not None else ""
-        told = {"request": frame.what, "name": frame.name, "reason": frame.reason}
-        self._server.security.audit.write("denied", who=who, address=self.address, **told)
-
-    def _audited(self, frame: Ask | Topic) -> None:
-        """Note in the audit log that somebody changes something that not everybody may change."""
-        if self.principal is not None and is_audited(frame):
-            told = {"who": self.principal.name, "address": self.address, **told_of(frame)}
-            self._server.security.audit.write("asked", **told)
+    def _note(self, frame: Refused | Subscribed) -> None:
+        if isinstance(frame, Refused):
+            if frame.code == "denied":
+                self._server.security.audit.denied(self.principal, self.address, frame)
+        elif self._server.redirects is not None:
+            self._server.redirects.took(frame.name, self.principal)
 
     def say(self, frame: Overlay | Access) -> None:
         """Send a frame about the topology or the access document at once; the core sends none of these."""

@@ -189,6 +189,11 @@ class Machine:
 
     # Faults.
 
+    @property
+    def is_hindered(self) -> bool:
+        """Whether the broker is down or paused, or its disk is full or does nothing."""
+        return self.broker is None or self._engine.now < self._paused_until or self._disk.is_hindered
+
     def fail_next_sync(self) -> None:
         """The next sync of a volume fails, upon which the broker stops at once."""
         self._disk.fail_next_sync()

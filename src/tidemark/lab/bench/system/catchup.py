@@ -26,6 +26,7 @@ BATCH_EVENTS = 400
 NOTES = (
     "from the first connection until everybody has all that was missed; live events are counted too",
     "restarted: the broker was started again meanwhile; quarter: each wants a quarter of the events",
+    "floor: a server in Python that sends the same subscribers the same events from memory, and does no more",
 )
 
 
@@ -116,9 +117,37 @@ def _measured(testbed: BenchTestbed, case: CatchupCase, effort: CatchupEffort) -
         effort_goal = Goal("<=", QUARTER_CPU_SECONDS_A_MILLION)
     elif case.durability == "sync" and not case.restarted:
         goal = Goal(">=", DELIVERIES_A_SECOND)
+    floor = _floor(testbed, case, effort) if case.quarter and not case.restarted else []
     return [
+        *floor,
         Measurement(str(case), "deliveries", delivered / taken, "/s", goal),
         Measurement(str(case), "all caught up after", taken, "s"),
         Measurement(str(case), "broker CPU", used * 1e6 / delivered, "s/million", effort_goal),
         Measurement(str(case), "events a delivery frame", events_a_frame(found), "events"),
+    ]
+
+
+def _floor(testbed: BenchTestbed, case: CatchupCase, effort: CatchupEffort) -> list[Measurement]:
+    """Measure the same return to a server that only sends."""
+    testbed.end_all()
+    server = testbed.worker("bulk server", path=str(testbed.path / "floor"), durability=case.durability)
+    url, before = server.ask("url"), testbed.counters.delivered
+    server.ask("hold", events=effort.events)
+    workers = subscribing(testbed, effort.subscribers, case.style, quarter=True)
+    for worker in workers:
+        worker.wait()
+    caught_up = testbed.counters.caught_up + effort.subscribers
+    began, cpu = monotonic(), server.cpu_seconds
+    for worker in workers:
+        worker.request("come", url=url, missed=effort.events)
+    assert wait_until(lambda: testbed.counters.caught_up == caught_up), "not all got what the floor holds"
+    taken, delivered = monotonic() - began, testbed.counters.delivered - before
+    used = server.cpu_seconds - cpu
+    for worker in workers:
+        worker.answer()
+    all_of(workers, "check", events=effort.events)
+    name = f"floor, {case}"
+    return [
+        Measurement(name, "deliveries", delivered / taken, "/s"),
+        Measurement(name, "server CPU", used * 1e6 / delivered, "s/million"),
     ]

@@ -116,7 +116,14 @@ def _measured(testbed: BenchTestbed, case: FanoutCase, effort: FanoutEffort) -> 
 
 
 def subscribing(
-    testbed: BenchTestbed, subscribers: int, style: str, *, quarter: bool, kinds: int = KINDS, first: int = 0
+    testbed: BenchTestbed,
+    subscribers: int,
+    style: str,
+    *,
+    quarter: bool,
+    kinds: int = KINDS,
+    first: int = 0,
+    pubends: int = 1,
 ) -> list[WorkerProcess]:
     """Start one or two workers with `subscribers` subscribers, of one kind each (`quarter`) or of all.
 
@@ -129,6 +136,8 @@ def subscribing(
     half = subscribers // 2 if subscribers > SUBSCRIBERS_ALONE_MAX else subscribers
     parts = [part for part in (wanted[:half], wanted[half:]) if part]
     return [
-        testbed.worker("subscribe", worker=worker, style=style, kinds=kinds, subscribers=part)
+        testbed.worker(
+            "subscribe", worker=worker, style=style, kinds=kinds, subscribers=part, pubends=pubends
+        )
         for worker, part in enumerate(parts)
     ]
