@@ -149,8 +149,19 @@ def test_a_person_changes_a_subscription_after_seeing_what_that_means(
 ) -> None:
     with sync.connect(overlay.url("middle")) as tm, tm.subscribe("trades", durable="temporary", ack="client"):
         tm.publish("trades", {"symbol": "X", "price": 2.0})
-    with browser_page(browser) as page:
+    with browser_page(browser, expects_errors=True) as page:
         page.goto(f"http://127.0.0.1:{console.port}/subscriptions/temporary")
+        where = page.get_by_label("Selector from now on")
+        where.fill("price > > 5")
+        page.get_by_role("button", name="Show what that means").last.click()
+        expect(page.get_by_role("alert")).to_contain_text("^")
+        where.fill("price > 5")
+        page.get_by_role("button", name="Show what that means").last.click()
+        expect(page.locator(".meaning")).to_contain_text("it would have got")
+        page.get_by_role("button", name="Do it").click()
+        expect(page.get_by_role("status")).to_contain_text("The selector of temporary was changed.")
+        page.get_by_role("link", name="temporary").click()
+        expect(page.locator("main")).to_contain_text("price > 5")
         page.get_by_role("button", name="Show what that means").first.click()
         expect(page.locator(".meaning")).to_contain_text("goes on at now")
         picture(page, "confirm")

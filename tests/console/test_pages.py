@@ -224,6 +224,7 @@ def test_the_pipeline_page_shows_the_engine_of_the_archive_and_how_far_it_is(tmp
         sync.connect(node.url) as tm,
     ):
         tick = tm.publish("t", {"n": 1})
+        assert tick is not None
         tm.publish("t", {"n": 2})
         tm.ask(ARCHIVED, token=CheckpointToken({"main": tick}).text())
         engine = EngineStatus(
@@ -249,3 +250,29 @@ def test_the_tail_sends_rows_as_they_come(console: LiveConsole) -> None:
                 break
         assert "tailed" in seen
         assert "<tr>" in seen
+
+
+@pytest.mark.parametrize(
+    ("topic", "events", "text", "told"),
+    [
+        ("capped", 60, "x", "more matched in the last second than are shown"),
+        ("sampled", 300, "x" * 1_000, "this is a sample of it"),
+    ],
+)
+def test_a_tail_shows_what_an_eye_can_read_and_says_what_it_leaves_out(
+    node: LiveNode, console: LiveConsole, topic: str, events: int, text: str, told: str
+) -> None:
+    values = [{"n": n, "text": text} for n in range(events)]
+    with console.stream(f"/tail/rows?topic={topic}") as stream, sync.connect(node.url) as tm:
+        stream.wait_open()
+        said = []
+        for _ in range(200):
+            tm.publish_many(topic, values)
+            kind, data = stream.raw()
+            if kind == "rows":
+                assert data.count("<tr>") <= 20
+            else:
+                said.append(data)
+            if any(told in each for each in said):
+                break
+        assert any(told in each for each in said), said[-3:]
