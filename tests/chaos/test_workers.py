@@ -24,6 +24,7 @@ pytestmark = pytest.mark.chaos
 
 EVENTS = 900
 WORKERS = ("worker-1", "worker-2")
+ACCEPTOR = "tidemark.node.workers.acceptor"
 PUBENDS = ("--pubends", ",".join(WORKERS))
 
 
@@ -76,8 +77,9 @@ def workers(tmp_path: Path) -> Iterator[Workers]:
     made = Workers(tmp_path)
     eventually(made.is_up)
     yield made
-    made.spoken.process.terminate()
-    assert made.spoken.close() == 0
+    if made.spoken.process.poll() is None:
+        made.spoken.process.terminate()
+        assert made.spoken.close() == 0
 
 
 def named(worker: str, begin: str) -> str:
@@ -99,7 +101,7 @@ def test_whoever_is_killed_behind_the_one_address_nothing_is_lost_or_repeated(
     ]
     for publisher in publishers:
         publisher.start()
-    for part, what in enumerate(("tidemark.node.workers.acceptor", *WORKERS), 1):
+    for part, what in enumerate((ACCEPTOR, *WORKERS), 1):
         wait_for(lambda n=part: every.consumed >= n * EVENTS // 5, lambda: "nothing comes")  # type: ignore[misc]
         workers.kill(what)
     assert [publisher.wait() for publisher in publishers] == [0, 0]
@@ -131,3 +133,8 @@ def test_a_program_that_comes_under_another_name_finds_its_place_at_the_worker_t
             assert [next(iter(each))["n"] for each in (one, two)] == [3, 3]
     with sync.connect(workers.url, client=home) as tm:
         tm.unsubscribe("second")
+    # All processes end with the one that has started them, also if that is killed.
+    pids = [workers.pid_of(what) for what in (ACCEPTOR, *WORKERS)]
+    workers.spoken.process.kill()
+    workers.spoken.close()
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))

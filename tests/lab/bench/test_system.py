@@ -31,7 +31,12 @@ TINY: dict[str, tuple[Any, Any]] = {
     "fanout": (fanout, fanout.FanoutEffort((fanout.FanoutCase("os", "lean", 100),), 8, 0.0, 0.2)),
     "publish": (
         publish,
-        publish.PublishEffort((publish.PublishCase("os", "publish_many", 50),), 0.0, 0.1, 2),
+        publish.PublishEffort(
+            (publish.PublishCase("os", "publish_many", 50), publish.PublishCase("os", publish.BARE, 50)),
+            0.0,
+            0.1,
+            2,
+        ),
     ),
     "catchup": (
         catchup,

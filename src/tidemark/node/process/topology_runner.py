@@ -6,6 +6,7 @@ fails is started again while the others go on, after a wait (`restart_delay`).
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -99,9 +100,11 @@ class WorkersFront:
         self._front = Front(address, workers)
         self.acceptor: BrokerProcess | None = None
 
-    def files_of(self, worker: str) -> Sequence[int]:
-        """Return the files that a worker inherits."""
-        return self._front.of_worker(worker)
+    def worker(self, name: str, command: Sequence[str]) -> BrokerProcess:
+        """Start a worker, which ends with this process: without an acceptor nobody finds it."""
+        number = self._front.of_worker(name)
+        more = ["--channel", str(number), "--parent", str(os.getpid())]
+        return BrokerProcess(name, [*command, *more], files=(number,))
 
     def start(self) -> None:
         """Start the acceptor."""
@@ -154,9 +157,8 @@ def run_topology(
     try:
         for name, names in processes.items():
             command = _command(path, names, settings or {})
-            files = () if workers is None else workers.files_of(name)
-            command += [part for number in files for part in ("--channel", str(number))]
-            children.append(BrokerProcess(name, command, files=files))
+            start = BrokerProcess if workers is None else workers.worker
+            children.append(start(name, command))
         if workers is not None:
             workers.start()
         failed: list[BrokerProcess] = []

@@ -281,10 +281,11 @@ class Acceptor:
 def main(arguments: list[str] | None = None) -> int:
     """Accept until a signal, or until no worker is left."""
     parser = argparse.ArgumentParser(prog="python -m tidemark.node.workers.acceptor", description=__doc__)
+    parser.add_argument("--parent", type=int, help="the process that has started this one")
     parser.add_argument("listener", type=int, help="the number of the listening socket")
     parser.add_argument("workers", nargs="+", metavar="NAME=NUMBER", help="a worker, and its channel")
     given = parser.parse_args(arguments)
-    end_with_parent(signal.SIGTERM)
+    end_with_parent(signal.SIGTERM, given.parent)
     workers: dict[str, socket.socket] = {}
     for each in given.workers:
         name, _, number = each.rpartition("=")

@@ -7,6 +7,7 @@ wait in its channel.
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from collections.abc import Iterable, Sequence
@@ -28,7 +29,9 @@ class Front:
             found = socket.getaddrinfo(
                 address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )
-            self._listener = socket.create_server(found[0][4][:2], family=found[0][0], backlog=BACKLOG)
+            # A name may stand for addresses of both kinds, and clients try the old kind too.
+            family, _, _, _, where = min(found, key=lambda each: each[0] != socket.AF_INET)
+            self._listener = socket.create_server(where[:2], family=family, backlog=BACKLOG)
         except OSError as error:
             reason = f"cannot listen at {address}: {error.strerror or error}"
             raise ConfigError(reason, key="broker.listen") from None
@@ -43,15 +46,16 @@ class Front:
     def command(self) -> list[str]:
         """Return the command of the acceptor, for the workers that are not removed."""
         ends = [f"{name}={mine.fileno()}" for name, (mine, _) in self._channels.items()]
-        return [sys.executable, "-m", "tidemark.node.workers.acceptor", str(self._listener.fileno()), *ends]
+        program = [sys.executable, "-m", "tidemark.node.workers.acceptor", "--parent", str(os.getpid())]
+        return [*program, str(self._listener.fileno()), *ends]
 
     def of_acceptor(self) -> Sequence[int]:
         """Return the files that the acceptor inherits."""
         return self._listener.fileno(), *(mine.fileno() for mine, _ in self._channels.values())
 
-    def of_worker(self, name: str) -> Sequence[int]:
-        """Return the one file that a worker inherits."""
-        return (self._channels[name][1].fileno(),)
+    def of_worker(self, name: str) -> int:
+        """Return the file that a worker inherits."""
+        return self._channels[name][1].fileno()
 
     def removed(self, name: str) -> None:
         """A worker was removed from the overlay and does not come back: its clients go to the others."""

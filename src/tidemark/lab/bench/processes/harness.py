@@ -233,11 +233,6 @@ class BenchTestbed:
         self._processes.remove(process)
         process.end()
 
-    def end_all(self) -> None:
-        """End all processes now."""
-        for process in list(self._processes):
-            self.end(process)
-
     def kill(self, process: BenchProcess) -> None:
         """Kill one process now."""
         self._processes.remove(process)
