@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,6 @@ from tidemark.spark.source.archived import (
     SourceArchive,
     archive_at,
 )
-from tidemark.spark.source.look_ahead import BatchEnd, LookAhead
 from tidemark.spark.source.offsets import (
     PubendExtent,
     ceiling,
@@ -237,8 +236,7 @@ class Planner:
         #: the token beyond which nothing is read, in a query that reads only what was there when it started
         self._ceiling: CheckpointToken | None = None
         #: the token that `latest` returned last, and where the pubends stood then
-        self._asked: tuple[CheckpointToken | None, Mapping[str, PubendExtent]] = (None, {})
-        self._ahead = LookAhead(lambda: Planner(scan))
+        self._asked: tuple[CheckpointToken | None, dict[str, PubendExtent]] = (None, {})
 
     def initial(self) -> CheckpointToken:
         """The token that a new query starts from."""
@@ -256,34 +254,16 @@ class Planner:
         """The token up to which the next batch reads; without events, this waits up to IDLE_SECONDS."""
         deadline = time.monotonic() + IDLE_SECONDS
         while True:
-            if events_max is not None:
-                found = self._ahead.taken(start, self._ceiling, events_max)
-                found = found or self.bounded(start, self._ceiling, events_max)
-                if found is not None:
-                    self._asked = found.token, found.there
-                    if found.is_full:
-                        self._ahead.begin(found.token, self._ceiling, events_max)
-                    return found.token
-            else:
-                there = self._extents()
-                end = latest(start, there, self._ceiling)
-                if end != start:
-                    self._asked = end, there
-                    return end
+            there = self._extents()
+            end = latest(start, there, self._ceiling)
+            if end != start:
+                if events_max is not None:
+                    end = self._limited(start, end, there, events_max)
+                self._asked = end, there
+                return end
             if self._ceiling is not None or time.monotonic() >= deadline:
                 return start
             time.sleep(_IDLE_SLEEP_SECONDS)
-
-    def bounded(
-        self, start: CheckpointToken, ceiling: CheckpointToken | None, events_max: int
-    ) -> BatchEnd | None:
-        """Where the batch of at most `events_max` events ends that begins at a token; None without events."""
-        there = self._extents()
-        end = latest(start, there, ceiling)
-        if end == start:
-            return None
-        token, found = self._limited(start, end, there, events_max)
-        return BatchEnd(token, there, found == events_max)
 
     def backlog(self, token: CheckpointToken) -> dict[str, int]:
         """How many events there are beyond a token, by pubend, at the broker and in the archive."""
@@ -329,7 +309,7 @@ class Planner:
         self,
         start: CheckpointToken,
         end: CheckpointToken,
-        there: Mapping[str, PubendExtent],
+        there: dict[str, PubendExtent],
         *,
         from_archive: bool = False,
     ) -> list[Partition]:
@@ -370,7 +350,6 @@ class Planner:
 
     def close(self) -> None:
         """Disconnect."""
-        self._ahead.close()
         self._broker.close()
 
     @property
@@ -396,11 +375,8 @@ class Planner:
         end: CheckpointToken,
         there: dict[str, PubendExtent],
         events_max: int,
-    ) -> tuple[CheckpointToken, int]:
-        """A token up to which there are `events_max` events at most, and how many there are.
-
-        Each pubend gets an equal share.
-        """
+    ) -> CheckpointToken:
+        """A token up to which there are `events_max` events at most; each pubend gets an equal share."""
         left, token = events_max, start
         ranges = self._ranges(start, end)
         for index, whole in enumerate(ranges):
@@ -408,7 +384,7 @@ class Planner:
             if share:
                 upto, found = self._reach(whole, there.get(whole.pubend), share)
                 token, left = token.advance(whole.pubend, upto), left - found
-        return token, events_max - left
+        return token
 
     def _reach(self, whole: TickRange, extent: PubendExtent | None, events_max: int) -> tuple[int, int]:
         """As `RangeReader.reach`; what is read from the archive is counted by its columns."""
