@@ -145,8 +145,8 @@ class Connection(TurnTaking):
         self._said: list[Buffer] = []
         #: whether one of these frames asks the neighbour for something
         self._is_question_said = False
-        #: encoded frames of history for a neighbour that wait until the transport takes them
-        self._history: HistoryQueue[list[Buffer]] = HistoryQueue()
+        #: encoded frames of history for a neighbour, and the number of their events, until they are written
+        self._history: HistoryQueue[tuple[list[Buffer], int]] = HistoryQueue()
         #: the transport has enough to write for now
         self._is_full = False
         self.expected = expected
@@ -166,8 +166,7 @@ class Connection(TurnTaking):
         self.peer: str | None = None
         #: the name that a client gave itself
         self.name = ""
-        #: what a broker introduced itself with; if it is no neighbour, one of the two may just not know it
-        #: yet
+        #: what a broker introduced itself with; if it is no neighbour, one of the two may not know it yet
         self.hello: Hello | None = None
         #: hears the first frames, until the other side has said and proved who it is
         self.introduction = Introduction(self, server)
@@ -450,33 +449,34 @@ class Connection(TurnTaking):
             self.flush()
 
     def _send_history(self, frame: Frame) -> None:
-        """Let `frame` wait for the next flush, unless the same waits already or too much does."""
-        if self._history.has(frame):
-            return
-        if self._history.bytes > min(HISTORY_BYTES_MAX, self._server.queue_bytes_max(self)):
-            self._server.dropped += 1
-            return
-        try:
-            pieces = self._encode(frame)
-        except WireError as error:
-            log.error("a frame cannot be sent", address=self.address, reason=str(error))
-            self.close()
-            return
-        self._history.put(frame, pieces, size_of(pieces))
-        if self.peer is not None:
-            self._server.link_traffic.sent(self.peer, pieces)
-        self.said_events += events_in(frame)
+        """Let what of `frame` does not wait already wait for the next flush, unless too much does."""
+        for part in self._history.rest(frame):
+            if self._history.held_bytes > min(HISTORY_BYTES_MAX, self._server.queue_bytes_max(self)):
+                self._server.dropped += 1
+                return None
+            try:
+                pieces = self._encode(part)
+            except WireError as error:
+                log.error("a frame cannot be sent", address=self.address, reason=str(error))
+                return self.close()
+            self._history.put(part, (pieces, events_in(part)), size_of(pieces))
         if not self._said:
             self._server.runtime.to_flush.append(self)
+
+    def drop_answers(self, pubend: str) -> None:
+        """The neighbour does not want the answers any more that tell of a pubend and wait here."""
+        self._history.drop(pubend)
 
     def _write_history(self) -> None:
         """Give the transport what waits until it has enough, or more if live frames have had their share."""
         while self._history and (not self._is_full or self._history.is_owed):
             if self._transport is None or self._transport.is_closing():
                 return
-            pieces = self._history.take()
+            pieces, events = self._history.take()
             self._transport.writelines(pieces)
+            self._server.link_traffic.sent(self.peer or "", pieces)
             self.said_bytes += size_of(pieces)
+            self.said_events += events
             self.liveness.say(self._server.time(), self.said_bytes)
 
     def _kept(self, frame: Frame, queued: int) -> Frame | None:

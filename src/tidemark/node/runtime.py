@@ -28,6 +28,7 @@ from tidemark.broker.effects import (
     ClientFrameReceived,
     ClientGone,
     CommitTables,
+    DropAnswers,
     Effect,
     LinkDown,
     LinkUp,
@@ -52,9 +53,10 @@ from tidemark.node.disk.backlog import Backlog, InFlight
 from tidemark.node.disk.disk_thread import DiskWorker
 from tidemark.node.disk.disk_threads import DiskThreads
 from tidemark.node.logs import Log
+from tidemark.node.runtime_connection import RuntimeConnection, RuntimeLink
 from tidemark.node.turns.awake import Awake
 from tidemark.node.turns.turns import Turns
-from tidemark.wire.frames import ClientFrame, Frame, Hello, PeerFrame, Ping, Publish
+from tidemark.wire.frames import ClientFrame, Hello, PeerFrame, Ping, Publish
 
 #: Timers of the event loop are no finer than this.
 WAKE_SECONDS_MIN = 0.001
@@ -71,31 +73,6 @@ _READ = frozenset((CacheRead, LogFetched, LogRead, PfsRead))
 #: A client that is over its quota hears from the broker at least this often.
 QUOTA_WAIT_SECONDS_MAX = 2.0
 log = Log("runtime")
-
-
-class RuntimeConnection(Protocol):
-    """What the runtime needs of a connection: a `Connection`, a `LocalLink` or a `Leaseholder`."""
-
-    def send(self, frame: Frame) -> None:
-        """Queue `frame`; the connection adds itself to `Runtime.to_deliver` or `to_flush` for its `flush`."""
-
-    def flush(self) -> None:
-        """Write the queued frames to the socket."""
-
-    def close(self) -> None:
-        """Close the connection after the queued frames have been written."""
-
-    def refuse(self, code: str, reason: str) -> None:
-        """Tell the other side why, and close the connection."""
-
-    def pause(self) -> None:
-        """Read nothing more from the connection."""
-
-    def resume(self) -> None:
-        """Read from the connection again."""
-
-    def charge(self, seconds: float) -> None:
-        """What was done for the connection has used so much of the event loop's time."""
 
 
 class RuntimeListener(Protocol):
@@ -144,7 +121,7 @@ class Runtime:
         self.clients: dict[int, RuntimeConnection] = {}
         #: Neighbour -> the link to it that is up. Changed by `link_*` here only; health, metrics and admin
         #: look neighbours up in it.
-        self.peers: dict[str, RuntimeConnection] = {}
+        self.peers: dict[str, RuntimeLink] = {}
         #: what each publisher has on its way to the event logs
         self._in_flight = InFlight(in_flight_bytes_max)
         #: clients and links that are not read from until the disk has caught up
@@ -414,7 +391,7 @@ class Runtime:
         self._waiting_clients.discard(client)
         self._in_flight.forget(client)
 
-    def link_up(self, peer: str, connection: RuntimeConnection, hello: Hello) -> None:
+    def link_up(self, peer: str, connection: RuntimeLink, hello: Hello) -> None:
         """The neighbour `peer` has introduced itself with `hello`. An older link to it is closed."""
         before = self.peers.get(peer)
         if before is not None:
@@ -520,6 +497,9 @@ class Runtime:
                     connection.send(effect.frame)
             elif isinstance(effect, RefuseClient | RefusePeer):
                 self._refuse(effect)
+            elif isinstance(effect, DropAnswers):
+                if (connection := self.peers.get(effect.peer)) is not None:
+                    connection.drop_answers(effect.pubend)
             else:
                 to_disk.append(effect)
 

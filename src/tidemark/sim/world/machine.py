@@ -18,6 +18,7 @@ from tidemark.broker.effects import (
     ClientFrameReceived,
     ClientGone,
     DrainNotice,
+    DropAnswers,
     Effect,
     LinkDown,
     LinkMeasured,
@@ -416,6 +417,8 @@ class Machine:
                 # A link that has gone down and come up again meanwhile is another connection.
                 if peer in self._links and self._heard_up.get(peer) == self._came_up[peer]:
                     self._world.network.send(self.name, peer, frame)
+            case DropAnswers(peer, pubend):
+                self._world.network.drop_answers(self.name, peer, pubend)
             case SendClient(client, frame):
                 if client in self._clients:
                     self._world.to_client(client, frame)
