@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -67,6 +68,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not settings.get_current_profile_name().startswith("thorough"):
         for item in items:
             _bound_examples(item)
+
+
+def pytest_collection_finish() -> None:
+    """Leave the modules and the collected tests out of what the collector of garbage looks at.
+
+    They live as long as the process; to look at all of them each time took a twelfth of the CPU of the tests.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _bound_examples(item: pytest.Item) -> None:

@@ -22,7 +22,7 @@ from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
 SECONDS = Path(__file__).with_name("seconds.json")
 SHORT_SECONDS = 1.0
 #: what a file that was not measured is taken for when a test in it has one of the marks of long tests
-UNMEASURED_SECONDS = 5.0
+UNMEASURED_SECONDS = 10.0
 LONG_MARKS = ("spark", "chaos", "slow")
 #: a function with the common session as a parameter, or a mark that asks for it
 _SHARES_SESSION = re.compile(r"""^def \w+\([^)]*\bspark: |usefixtures\("spark"\)""", re.MULTILINE)

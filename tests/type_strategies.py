@@ -1,7 +1,8 @@
 """Hypothesis strategies for natural types and for the values of a type, and when two values are the same.
 
 What other worlds (Arrow, JSON Schema, Spark) can hold too. `message/value_strategies.py` goes further in what
-types are nested in what, and stays with values that equal themselves.
+types are nested in what, and stays with values that equal themselves. Strategies are made once and kept,
+because to make and check one takes longer than to draw from it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import struct
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from hypothesis import strategies as st
@@ -56,6 +57,7 @@ def tuples(item: st.SearchStrategy[Type], *, least: int = 0) -> st.SearchStrateg
     return fields.map(lambda found: Tuple(tuple(Field(name, each) for name, each in found.items())))
 
 
+@cache
 def enumerations() -> st.SearchStrategy[Type]:
     """Enumerations of one to three cases."""
     names = st.lists(st.sampled_from(("red", "green", "blue")), min_size=1, max_size=3, unique=True)
@@ -80,6 +82,7 @@ def lists(item: st.SearchStrategy[Type]) -> st.SearchStrategy[Type]:
     return item.filter(lambda found: not single_valued(found)).map(List)
 
 
+@cache
 def plain_types() -> st.SearchStrategy[Type]:
     """Atomics, non-empty tuples, lists and options: what every other world has too."""
     return st.recursive(
@@ -87,6 +90,7 @@ def plain_types() -> st.SearchStrategy[Type]:
     )
 
 
+@cache
 def types() -> st.SearchStrategy[Type]:
     """All of the natural types but references and unnamed fields."""
     return st.recursive(
@@ -140,6 +144,7 @@ dynamic_values = st.recursive(
 )
 
 
+@cache
 def values_of(item: Type) -> st.SearchStrategy[Any]:
     """Values of a type as decoding gives them."""
     match item:

@@ -9,8 +9,8 @@ import pytest
 
 from tidemark.admin.securing import overlay_key_of
 from tidemark.node.config.loading import brokers_of
-from tidemark.node.process.workers import lay_out
 from tidemark.node.security.link_proof import LinkKey
+from tidemark.node.workers.layout import lay_out
 
 ACCOUNTS = {"security.mode": "accounts", "security.access": "/nowhere/access.toml"}
 

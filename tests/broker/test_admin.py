@@ -194,6 +194,10 @@ def test_seeking_to_now_or_to_a_token(at: Desk) -> None:
         ("seek", '{"name": "s", "to": "yesterday"}', "frame"),
         ("seek", '{"name": "s", "to": null}', "frame"),
         ("seek", '{"name": "s", "to": true}', "frame"),
+        ("select", '{"name": "nobody"}', "unknown"),
+        ("select", '{"name": "s", "where": 5}', "frame"),
+        ("select", '{"name": "s", "where": "n >"}', "selector"),
+        ("select", '{"name": "s", "where": "m > 5"}', "selector"),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_changes_nothing(
@@ -207,6 +211,15 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(
 def test_one_that_is_connected_is_not_moved(at: Desk) -> None:
     at.do(2, Subscribe("s", "t", "n > 1", True, 10_000))
     assert refusal(at, "seek", '{"name": "s"}').code == "taken"
+
+
+def test_a_selector_is_changed_from_a_tick_on_while_its_subscriber_is_away(at: Desk) -> None:
+    before = ask(at, "subscription", name="s")
+    changed = ask(at, "select", name="s", where="n > 2")
+    assert changed["selector"] == "n > 2"
+    assert {**changed, "selector": 0, "changing": 0} == {**before, "selector": 0, "changing": 0}
+    at.do(2, Subscribe("s", "t", "n > 2", True, 10_000))
+    assert refusal(at, "select", '{"name": "s", "where": "n > 3"}').code == "taken"
 
 
 def test_a_question_that_is_not_known_names_those_that_are(at: Desk) -> None:

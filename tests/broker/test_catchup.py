@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.broker.desk import batch
 from tidemark.broker.hosting import catchup as catchup_module
-from tidemark.broker.hosting.catchup import ASK_RANGES_MAX, Catchup, Mask
+from tidemark.broker.hosting.catchup import ASK_RANGES_MAX, LOG_STEP_TICKS_MIN, Catchup, Mask
 from tidemark.broker.hosting.catchup_streams import SharedTicks
 from tidemark.broker.streams.window import Cuts
 from tidemark.message.batches.batch import EventBatch
@@ -344,9 +344,26 @@ def test_what_was_asked_for_is_not_asked_again_before_time_has_passed() -> None:
 
 def test_a_log_is_read_in_one_range_unless_its_ticks_are_far_apart() -> None:
     catchup = Catchup(0)
-    matched(catchup, 10_000, *range(100, 200, 2), *range(9_000, 9_100, 3))
+    far = 64 * LOG_STEP_TICKS_MIN
+    matched(catchup, 2 * far, *range(100, 200, 2), *range(far + 9_000, far + 9_100, 3))
     assert len(catchup.missing()) == ASK_RANGES_MAX
-    assert catchup.missing(from_log=True) == [(99, 198), (8_999, 9_099)]
+    first, second = catchup.missing(log_upto=far + 9_500)
+    assert first == (0, LOG_STEP_TICKS_MIN // 2)
+    assert second[0] == far + LOG_STEP_TICKS_MIN // 2
+    assert second[1] == far + 9_500  # and not a round tick, of which nothing is known yet
+
+
+def test_subscribers_of_different_events_ask_a_log_for_the_same_ranges() -> None:
+    asked = []
+    for kind in range(4):
+        catchup = Catchup(0)
+        ticks = range(5_000_000 + 250 * kind, 6_000_000 - 250 * (3 - kind), 1_000)
+        matched(catchup, 9_000_000, *ticks)
+        asked.append(catchup.missing(log_upto=8_000_000))
+        ((base, upto),) = asked[-1]
+        assert base < ticks[0]
+        assert upto >= ticks[-1]
+    assert all(each == asked[0] for each in asked)
 
 
 def test_an_answer_with_events_where_it_says_that_they_are_gone_is_told_as_a_gap_and_what_lies_beyond() -> (

@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.broker.desk import MORNING, SCHEMA, Desk, batch, sent, told
 from tidemark.broker.broker import Recovered
-from tidemark.broker.effects import LinkDown, LinkUp, RefuseClient
+from tidemark.broker.effects import Effect, LinkDown, LinkUp, ReadLog, RefuseClient, Stimulus
 from tidemark.broker.hosting.host import HostPolicy, SavedSubscription
 from tidemark.broker.hosting.recalls import RECALL_BYTES_MAX
 from tidemark.broker.hosting.subscription import SelectorPeriod
@@ -91,6 +91,35 @@ def desk(**settings: object) -> Desk:
     made.declare()
     made.pass_time(0.2)
     return made
+
+
+# Returning.
+
+
+def test_who_returns_a_moment_later_reads_nothing_again_whatever_its_selector() -> None:
+    at = desk(window_bytes_max=1)
+    selectors = {1: "n > 1", 2: "n > 0", 3: "n = 2", 4: "n < 100"}
+    for client, selector in selectors.items():
+        at.finish(at.say(client, Subscribe(f"s{client}", "t", selector, True, 1 << 20)))
+    at.pass_time(0.3)
+    for client in selectors:
+        at.gone(client)
+    for _ in range(5):
+        publish(at, 1, 2, 3)
+    publish(at, 7)  # so that the window has forgotten the others
+    read = []
+    answer = at._disk.answer
+
+    def answered(effect: Effect) -> Stimulus | None:
+        read.extend([effect] if isinstance(effect, ReadLog) else [])
+        return answer(effect)
+
+    at._disk.answer = answered  # type: ignore[method-assign]
+    for client, selector in selectors.items():
+        effects = at.finish(at.say(client, Subscribe(f"s{client}", "t", selector, True, 1 << 20)))
+        wanted = {1: [2, 3], 2: [1, 2, 3], 3: [2], 4: [1, 2, 3]}[client] * 5
+        assert values_of(told(effects, client)) == wanted + ([7] if client != 3 else [])
+    assert len(read) == 1
 
 
 # Before its time.

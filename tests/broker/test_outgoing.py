@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tidemark.broker.outgoing import HISTORY_SHARE, HistoryQueue, is_history
+from dataclasses import replace
+
+from tests.broker.desk import batch
+from tidemark.broker.outgoing import HISTORY_SHARE, ITEM_BYTES, PARTS_MAX, HistoryQueue, is_history
 from tidemark.wire.frames import Fetched, Knowledge, Nack
 
 
@@ -26,30 +29,82 @@ def test_answers_are_history_and_all_else_is_live() -> None:
 
 def test_an_answer_that_waits_is_not_queued_again() -> None:
     made = queue(answer(10, 20), answer(20, 30), Fetched(7, "p", 1, 2, 0))
-    assert made.has(answer(12, 28)), "two that wait cover it"
-    assert made.has(Fetched(7, "p", 1, 2, 0))
-    assert not made.has(Fetched(8, "p", 1, 2, 0))
-    assert not made.has(answer(15, 31))
-    assert not made.has(answer(10, 20, version=2)), "an answer that accounts for more"
-    assert not made.has(answer(15, 15)), "it tells what is lost"
+    assert made.rest(answer(12, 28)) == [], "two that wait cover it"
+    assert made.rest(Fetched(7, "p", 1, 2, 0)) == []
+    for other in (
+        Fetched(8, "p", 1, 2, 0),
+        answer(10, 20, version=2),  # an answer that accounts for more
+        answer(15, 15),  # it tells what is lost
+        answer(30, 40),
+    ):
+        assert made.rest(other) == [other]
+
+
+def test_of_an_answer_that_waits_in_part_only_the_rest_is_queued() -> None:
+    whole = Knowledge("p", 10, 30, 5, False, 1, batch(12, 18, 22, 28), ((13, 15), (24, 26)))
+    made = queue(answer(14, 25))
+    first, last = made.rest(whole)
+    assert (first.base, first.upto, first.lost, first.damaged) == (10, 14, 5, ((13, 14),))
+    assert (last.base, last.upto, last.lost, last.damaged) == (25, 30, 5, ((25, 26),))
+    assert [part.batch.ticks.tolist() for part in (first, last) if part.batch is not None] == [[12], [28]]
+
+
+def test_an_answer_is_cut_into_few_parts_however_much_of_it_waits() -> None:
+    made = queue(*(answer(at, at + 1) for at in range(0, 20_000, 2)))
+    parts = made.rest(answer(0, 20_000))
+    assert [(part.base, part.upto) for part in parts] == [
+        *((at, at + 1) for at in range(1, 2 * PARTS_MAX - 2, 2)),
+        (2 * PARTS_MAX - 1, 20_000),
+    ]
+
+
+def test_what_tells_of_a_pubend_that_the_neighbour_has_left_is_dropped() -> None:
+    other = replace(answer(10, 20), pubend="q")
+    made = queue(answer(10, 20), other, Fetched(7, "p", 1, 2, 0), answer(20, 30, version=2))
+    made.drop("r")
+    assert made.bytes == 400
+    made.drop("p")
+    assert (made.bytes, made.rest(answer(10, 20)), made.rest(other)) == (100, [answer(10, 20)], [])
+    assert made.rest(Fetched(7, "p", 1, 2, 0)) == [Fetched(7, "p", 1, 2, 0)]
+    made.put(answer(10, 20), "again", 100)
+    assert [made.take() for _ in range(2)] == ["frame 1", "again"]
+    assert (made.bytes, made.held_bytes, bool(made)) == (0, 0, False)
+
+
+def test_a_neighbour_that_leaves_and_comes_back_leaves_nothing_behind() -> None:
+    made: HistoryQueue[str] = HistoryQueue()
+    made.put(replace(answer(1, 2), pubend="q"), "first", 100)
+    for _ in range(100):
+        made.put(answer(10, 20), "answer", 100)
+        made.drop("p")
+    assert made.held_bytes == 100 + ITEM_BYTES
+    assert made.take() == "first"
 
 
 def test_what_has_left_can_be_asked_for_again() -> None:
     made = queue(answer(10, 20), answer(20, 30), Fetched(7, "p", 1, 2, 0))
     assert [made.take() for _ in range(2)] == ["frame 0", "frame 1"]
-    assert not made.has(answer(10, 20))
-    assert made.has(Fetched(7, "p", 1, 2, 0))
+    assert made.rest(answer(10, 20)) == [answer(10, 20)]
+    assert made.rest(Fetched(7, "p", 1, 2, 0)) == []
     assert made.take() == "frame 2"
     assert (made.bytes, bool(made)) == (0, False)
-    assert not made.has(Fetched(7, "p", 1, 2, 0))
+    assert made.rest(Fetched(7, "p", 1, 2, 0)) == [Fetched(7, "p", 1, 2, 0)]
 
 
 def test_answers_that_overlap_leave_one_after_the_other() -> None:
     made = queue(answer(0, 10), answer(5, 15))
     made.take()
-    assert not made.has(answer(5, 10))
+    assert made.rest(answer(5, 10)) == [answer(5, 10)]
     made.put(answer(5, 10), "again", 100)
     assert [made.take() for _ in range(2)] == ["frame 1", "again"]
+
+
+def test_an_answer_whose_range_has_left_with_another_leaves_too() -> None:
+    made = queue(answer(0, 10), answer(2, 4), answer(20, 30))
+    assert [made.take() for _ in range(3)] == ["frame 0", "frame 1", "frame 2"]
+    made = queue(answer(0, 10), answer(2, 4), answer(2, 4))
+    assert [made.take() for _ in range(3)] == ["frame 0", "frame 1", "frame 2"]
+    assert not made
 
 
 def test_history_has_its_share_of_a_link_that_live_frames_fill() -> None:

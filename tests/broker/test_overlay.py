@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.broker.parts import registry
 from tidemark.broker.config import BrokerConfig
-from tidemark.broker.effects import Effect, LinkMeasured, SendPeer
+from tidemark.broker.effects import DropAnswers, Effect, LinkMeasured, SendPeer
 from tidemark.broker.overlay.layout import MAIN_TREE, Layout
 from tidemark.broker.overlay.overlay import CUT_US, Overlay
 from tidemark.broker.overlay.routing import Routing
@@ -279,11 +281,19 @@ def test_an_interest_that_changes_meanwhile_is_told_to_the_better_route_alone() 
     ]
 
 
-def test_a_better_route_that_goes_down_meanwhile_is_forgotten() -> None:
-    at, _ = changing()
+def test_a_better_route_that_goes_down_is_forgotten_and_the_old_one_has_the_interest_again() -> None:
+    # Nacks may be on behalf of the version that only the better route was told: nobody else answers those.
+    at, version = changing()
     at.overlay.link_down(BEST)
-    assert at.settle() == []
+    assert at.settle() == [SendPeer(OTHER, Interest("p", version + 1, ()))]
     assert (at.streams["p"].upstream, at.overlay.next_wake()) == (OTHER, None)
+
+
+def test_a_better_route_that_leaves_the_layout_together_with_its_pubend_is_forgotten() -> None:
+    at, _ = changing()
+    del at.streams["p"]
+    at.overlay.change(replace(CELL, links=frozenset({("b", OTHER)}), pubends={}))
+    assert (at.settle(), at.overlay.next_wake()) == ([], None)
 
 
 def test_a_better_route_that_fails_meanwhile_is_not_taken() -> None:
@@ -351,9 +361,20 @@ def test_an_unfollow_that_is_older_than_the_interest_is_ignored() -> None:
     at.overlay.followed("c", Interest("p", 4, ()))
     at.overlay.unfollowed("c", Unfollow("p", 3))
     assert "c" in at.streams["p"].followers
+    at.take()
     at.overlay.unfollowed("c", Unfollow("p", 4))
+    assert at.take() == [DropAnswers("c", "p")]
     assert "c" not in at.streams["p"].followers
     assert at.interests.heard_version("p", "c") == 0
+
+
+def test_an_unfollow_of_a_neighbour_that_does_not_follow_changes_nothing() -> None:
+    at = At()
+    at.greet("c")
+    at.interests.is_unsaid = False
+    at.overlay.unfollowed("c", Unfollow("p", 4))
+    at.overlay.unfollowed("c", Unfollow("q", 4))
+    assert (at.settle(), at.interests.is_unsaid) == ([], False)
 
 
 def test_interest_in_a_pubend_that_is_not_in_the_layout_yet_waits_for_it() -> None:

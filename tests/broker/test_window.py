@@ -80,6 +80,43 @@ def test_damage_below_the_floor_is_dropped() -> None:
     assert list(window.damaged) == [(6, 7)]
 
 
+def test_a_piece_begins_with_a_batch_so_that_all_who_want_some_of_it_share_it() -> None:
+    window = Window(bytes_max=MUCH, floor=0)
+    window.learn(0, 10, batch(3, 5, 8))
+    window.learn(10, 20, batch(12, 15))
+    late = window.piece(7, 8)
+    assert late is not None
+    assert late.base == 2
+    assert window.piece(4, 5) is late
+    assert window.piece(14, 15) is late
+    assert window.piece(0, 3) is not late  # which has something before the first batch
+
+
+def test_a_piece_begins_where_all_is_known_from() -> None:
+    window = Window(bytes_max=MUCH, floor=0)
+    window.learn(0, 6, batch(3, 5))
+    window.learn(7, 10, batch(8, 9))
+    window.knowledge.forget(2, 4)
+    piece = window.piece(4, 5)
+    assert piece is not None
+    assert (piece.base, piece.upto) == (4, 6)
+
+
+def test_pieces_are_remembered_up_to_a_bound_and_while_somebody_wants_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "PIECE_BYTES", 1)
+    monkeypatch.setattr(module, "PIECES_BYTES_MAX", 3 * batch(1).held_bytes)
+    window = Window(bytes_max=MUCH, floor=0)
+    for tick in range(1, 9):
+        window.learn(tick - 1, tick, batch(tick))
+    pieces = [window.piece(tick - 1, tick) for tick in range(1, 9)]
+    assert window.piece(0, 1) is not pieces[0]
+    assert window.piece(7, 8) is pieces[7]
+    window.forget_pieces()
+    assert window.piece(7, 8) is not pieces[7]
+
+
 def test_a_piece_ends_where_enough_has_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PIECE_BYTES", 2 * len(batch(1).data))
     window = Window(bytes_max=MUCH, floor=0)

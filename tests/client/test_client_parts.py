@@ -32,11 +32,19 @@ def test_a_url_names_one_broker_or_several() -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "127.0.0.1:0", "http://a", "tidemark://", "tidemark://a:0", "tidemark://a:x", "tidemark://u@a"],
+    ["", "127.0.0.1:0", "http://a", "tidemark://", "tidemark://a:0", "tidemark://a:x"],
 )
 def test_a_url_that_names_no_broker_says_how_to_write_one(url: str) -> None:
     with pytest.raises(ConfigError, match="tidemark://"):
         parse_url(url)
+
+
+@pytest.mark.parametrize("url", ["tidemark://{}@a:1", "tidemark+tls://a:1,{}@b", "{}@a:1", "http://{}@a"])
+def test_a_url_with_a_password_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(ConfigError, match="no user and no password in it") as caught:
+        parse_url(url.format("alice:hunter2"))
+    assert "hunter2" not in str(caught.value)
+    assert "alice" not in str(caught.value)
 
 
 def test_delays_double_up_to_a_bound_and_start_over_after_success() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -12,6 +14,8 @@ from tests.console.live_console import LiveConsole, Reply, live_console
 from tests.live_node import LiveNode, live_node
 from tests.waiting import eventually
 from tidemark import sync
+from tidemark.ticks import CheckpointToken
+from tidemark.wire.answers import ARCHIVED, REPORT_ENGINE, EngineStatus
 
 PAGES = (
     "/",
@@ -100,13 +104,37 @@ def test_the_newest_events_come_first_and_a_selector_picks_some(console: LiveCon
     assert "[symbol: string" in text
 
 
+def test_a_search_goes_further_back_and_leaves_out_and_repeats_nothing(
+    node: LiveNode, console: LiveConsole
+) -> None:
+    with sync.connect(node.url) as tm:
+        tm.create_topic("many", "[n: int]")
+        tm.publish_many("many", [{"n": n} for n in range(130)])
+    path, seen = "/topics/many?where=" + quote("n <> 77"), []
+    while path:
+        text = console.ask("GET", path).text
+        seen += [int(n) for n in re.findall(r'<span class="value">(\d+)</span>\s*</summary>', text)]
+        more = re.search(r'rel="next" href="([^"]+)"', text)
+        path = more.group(1).replace("&amp;", "&") if more is not None else ""
+    assert seen == [n for n in range(129, -1, -1) if n != 77]
+    assert "No event was found" in console.ask("GET", "/topics/many?before=2001-01-01").text
+    assert 'role="alert"' in console.ask("GET", "/topics/many?before=yesterday").text
+
+
+def test_what_is_not_there_is_a_page_for_a_person_and_json_for_a_program(console: LiveConsole) -> None:
+    page = console.ask("GET", "/nonsense", headers={"Accept": "text/html,*/*"})
+    assert (page.status, "there is nothing at /nonsense" in page.text) == (404, True)
+    assert "<nav" in page.text
+    assert console.ask("GET", "/nonsense").json["error"]["code"] == "request"
+
+
 def test_a_wrong_selector_is_shown_with_its_place(console: LiveConsole) -> None:
     reply = console.ask("GET", "/topics/trades?where=" + quote("price > > 5"))
     assert reply.status == 200
     assert "^" in reply.text
     assert 'role="alert"' in reply.text
     unknown = console.ask("GET", "/topics/trades?where=" + quote("prise > 5"))
-    assert "price" in unknown.text
+    assert "prise" in unknown.text.partition('role="alert"')[2].partition("</pre>")[0]
 
 
 def test_text_of_strangers_is_text(console: LiveConsole) -> None:
@@ -162,10 +190,17 @@ def test_a_subscription_is_moved_and_its_selector_changed(node: LiveNode, consol
     path = "/subscriptions/moved/change"
     eventually(lambda: browser.get("/subscriptions/moved").status == 200)
     where = quote("price > 40")
+    preview = browser.get(f"{path}?what=selector&where={where}").text
+    assert re.search(
+        r"Of the last \d+ events of trades it would have got 1; by the old selector it got \d+", preview
+    )
     token = browser.token(f"{path}?what=selector&where={where}")
     assert browser.send(path, token, what="selector", to="price > 40").status == 303
     assert "price &gt; 40" in browser.get("/subscriptions/moved").text
-    assert browser.get(f"{path}?what=selector&where=" + quote("price >")).status == 422
+    for wrong in ("price >", "prise > 5"):
+        refused = browser.get(f"{path}?what=selector&where=" + quote(wrong))
+        assert (refused.status, 'role="alert"' in refused.text) == (422, True)
+        assert "Selector from now on" in refused.text
     assert browser.get(f"{path}?what=seek&to=never").status == 400
     token = browser.token(f"{path}?what=seek&to=now")
     assert browser.send(path, token, what="seek", to="now").status == 303
@@ -182,6 +217,26 @@ def test_a_topology_is_planned_before_it_is_applied(console: LiveConsole) -> Non
     assert 'role="alert"' in wrong.text
 
 
+def test_the_pipeline_page_shows_the_engine_of_the_archive_and_how_far_it_is(tmp_path: Path) -> None:
+    with (
+        live_node(tmp_path, retention__archive="true") as node,
+        live_console(node.url) as console,
+        sync.connect(node.url) as tm,
+    ):
+        tick = tm.publish("t", {"n": 1})
+        assert tick is not None
+        tm.publish("t", {"n": 2})
+        tm.ask(ARCHIVED, token=CheckpointToken({"main": tick}).text())
+        engine = EngineStatus(
+            "spark", "local[2]", 1, "http://127.0.0.1:4040", 7, 1_234, 250.0, "no room", time.time()
+        )
+        tm.ask(REPORT_ENGINE, **engine.json_items())
+        text = console.ask("GET", "/pipeline").text
+    for shown in ("spark", "on local[2]", ">7<", "1,234", "250/s", 'href="http://127.0.0.1:4040"', "no room"):
+        assert shown in text, shown
+    assert text.count("main") > 1
+
+
 def test_the_tail_sends_rows_as_they_come(console: LiveConsole) -> None:
     with console.stream("/tail/rows?topic=tailed") as stream:
         stream.wait_open()
@@ -195,3 +250,29 @@ def test_the_tail_sends_rows_as_they_come(console: LiveConsole) -> None:
                 break
         assert "tailed" in seen
         assert "<tr>" in seen
+
+
+@pytest.mark.parametrize(
+    ("topic", "events", "text", "told"),
+    [
+        ("capped", 60, "x", "more matched in the last second than are shown"),
+        ("sampled", 300, "x" * 1_000, "this is a sample of it"),
+    ],
+)
+def test_a_tail_shows_what_an_eye_can_read_and_says_what_it_leaves_out(
+    node: LiveNode, console: LiveConsole, topic: str, events: int, text: str, told: str
+) -> None:
+    values = [{"n": n, "text": text} for n in range(events)]
+    with console.stream(f"/tail/rows?topic={topic}") as stream, sync.connect(node.url) as tm:
+        stream.wait_open()
+        said = []
+        for _ in range(200):
+            tm.publish_many(topic, values)
+            kind, data = stream.raw()
+            if kind == "rows":
+                assert data.count("<tr>") <= 20
+            else:
+                said.append(data)
+            if any(told in each for each in said):
+                break
+        assert any(told in each for each in said), said[-3:]

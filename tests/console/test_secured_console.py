@@ -13,6 +13,8 @@ from tests.console.live_console import LiveConsole, live_console
 from tests.console.test_pages import Browser
 from tests.live_node import LiveNode, live_node
 from tests.node.security.secured import PASSWORDS, document
+from tests.waiting import eventually
+from tidemark import sync
 from tidemark.console.pages.access import KEPT, with_verifiers
 from tidemark.console.problems import ProblemError
 
@@ -111,12 +113,49 @@ def test_a_document_is_planned_and_put_into_force_with_the_passwords_it_had(
     del node
 
 
+def test_what_a_changed_selector_means_is_told_without_events_to_who_may_not_read_them(
+    node: LiveNode, console: LiveConsole
+) -> None:
+    with (
+        sync.connect(node.url, user="bob", password=PASSWORDS["bob"]) as bob,
+        bob.subscribe("t.>", "n > 0", durable="bob.why", ack="client"),
+    ):
+        pass
+    ops = logged_in(console, "ops")
+    eventually(lambda: "away" in ops.get("/subscriptions/bob.why").text)
+    preview = ops.get("/subscriptions/bob.why/change?what=selector&where=n%3E1")
+    assert preview.status == 200, preview.text
+    assert "You may not read" in preview.text
+
+
 def test_a_session_ends_when_its_browser_logs_out(console: LiveConsole) -> None:
     ops = logged_in(console, "ops")
     cookie = ops.cookie
     assert ops.send("/logout", ops.token("/access")).status == 303
     ops.cookie = cookie
     assert ops.get("/").headers.get("location") == "/login"
+
+
+def test_a_login_leads_back_to_the_page_that_was_wanted_and_to_no_other_site(console: LiveConsole) -> None:
+    browser = Browser(console)
+    login = browser.get("/subscriptions?q=a").headers["location"]
+    assert login == "/login?next=/subscriptions%3Fq%3Da"
+    assert 'name="next" value="/subscriptions?q=a"' in browser.get(login).text
+    given = {"user": "ops", "password": PASSWORDS["ops"]}
+    done = browser.send("/login", browser.token(login), next="/subscriptions?q=a", **given)
+    assert done.headers["location"] == "/subscriptions?q=a"
+    for elsewhere in ("//evil.example", "https://evil.example", "/\\evil.example"):
+        other = Browser(console)
+        done = other.send("/login", other.token("/login"), next=elsewhere, **given)
+        assert done.headers["location"] == "/"
+
+
+def test_a_page_that_refreshes_itself_is_led_to_the_login_when_its_session_is_over(
+    console: LiveConsole,
+) -> None:
+    headers = {"HX-Request": "true", "HX-Current-URL": f"http://127.0.0.1:{console.port}/overlay?pubend=a"}
+    reply = console.ask("GET", "/overlay?pubend=a", headers=headers)
+    assert (reply.status, reply.headers["hx-redirect"]) == (401, "/login?next=/overlay%3Fpubend%3Da")
 
 
 def test_a_verifier_stays_with_its_user_however_the_document_is_written() -> None:

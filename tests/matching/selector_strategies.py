@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -199,6 +200,7 @@ def clauses_match(clauses: Iterable[Clause], event: Event) -> bool:
     return any(clause_matches(clause, event) for clause in clauses)
 
 
+@cache
 def values(kind: Kind) -> SearchStrategy[Any]:
     """A value of a field of this kind, often one that a literal has too."""
     wild: dict[Kind, SearchStrategy[Any]] = {
@@ -228,6 +230,7 @@ def events(types: dict[Path, Type] = TYPES) -> SearchStrategy[Event]:
     return st.fixed_dictionaries({}, optional={path: _field_values(item) for path, item in types.items()})
 
 
+@cache
 def literals(kind: Kind) -> SearchStrategy[Literal]:
     """A literal that may compare with a field of this kind."""
     if kind in _NUMERIC:
@@ -252,50 +255,69 @@ def _numbers(types: dict[Path, Type]) -> SearchStrategy[Node]:
     )
 
 
-def _operands(types: dict[Path, Type]) -> SearchStrategy[tuple[Node, SearchStrategy[Literal]]]:
-    """A field (often) or a calculation, and the literals it compares with."""
-    present = sorted(
-        {item.kind for item in types.values() if hasattr(item, "kind")}, key=lambda kind: kind.value
-    )
-    plain = st.sampled_from(present).flatmap(
-        lambda kind: _refs(types, kind).map(lambda ref: (ref, literals(kind)))
-    )
-    dynamic = [path for path, item in types.items() if isinstance(item, Dynamic)]
-    if not dynamic:
-        return plain
-    anything = st.sampled_from(present).map(lambda kind: (FieldRef(dynamic[0]), literals(kind)))
-    return st.one_of(plain, plain, plain, anything)
+@cache
+def _some_literals(kind: Kind) -> SearchStrategy[list[Literal]]:
+    return st.lists(literals(kind), min_size=1, max_size=4)
+
+
+_OPERATORS = st.sampled_from(_COMPARE_OPS)
+_EQUALITY = st.sampled_from(_COMPARE_OPS[:2])
+_ANY_PATTERN = st.sampled_from(_PATTERNS)
+
+
+class _Parts:
+    """The strategies of which conditions over some fields are made.
+
+    They are made once and not in every draw: to make and check a strategy takes longer than to draw from it.
+    """
+
+    def __init__(self, types: dict[Path, Type]) -> None:
+        present = {item.kind for item in types.values() if isinstance(item, Atomic)}
+        shapes = ["compare", "compare", "between", "in", "null"]
+        shapes += ["like"] if Kind.STRING in present else []
+        shapes += ["bool"] if Kind.BOOLEAN in present else []
+        shapes += ["numbers"] if present & set(_NUMERIC) else []
+        self.shapes = st.sampled_from(shapes)
+        self.fields = st.sampled_from(list(types)).map(FieldRef)
+        self.refs = {kind: _refs(types, kind) for kind in present}
+        self.kinds = st.sampled_from(sorted(present, key=lambda kind: kind.value))
+        self.booleans: SearchStrategy[Node] = st.one_of(
+            *[self.refs[kind] for kind in present & {Kind.BOOLEAN}], st.booleans().map(Literal)
+        )
+        if present & set(_NUMERIC):
+            self.numbers = _numbers(types)
+        dynamic = [FieldRef(path) for path, item in types.items() if isinstance(item, Dynamic)]
+        #: often None, for a field of the kind that is compared; otherwise a field of any kind
+        self.dynamic = st.sampled_from([None, None, None, *dynamic[:1]])
+
+
+def leaves(types: dict[Path, Type] = TYPES) -> SearchStrategy[Node]:
+    """A condition without AND, OR or NOT."""
+    return _leaves(_Parts(types))
 
 
 @st.composite
-def leaves(draw: st.DrawFn, types: dict[Path, Type] = TYPES) -> Node:
-    """A condition without AND, OR or NOT."""
-    shapes = ["compare", "compare", "between", "in", "null"]
-    present = {getattr(item, "kind", None) for item in types.values()}
-    shapes += ["like"] if Kind.STRING in present else []
-    shapes += ["bool"] if Kind.BOOLEAN in present else []
-    shapes += ["numbers"] if present & set(_NUMERIC) else []
-    shape = draw(st.sampled_from(shapes))
+def _leaves(draw: st.DrawFn, parts: _Parts) -> Node:
+    shape = draw(parts.shapes)
     if shape == "like":
-        pattern = draw(st.sampled_from(_PATTERNS))
-        return Like(
-            draw(_refs(types, Kind.STRING)), pattern, "\\" if "\\" in pattern else "", draw(st.booleans())
-        )
+        pattern = draw(_ANY_PATTERN)
+        escape = "\\" if "\\" in pattern else ""
+        return Like(draw(parts.refs[Kind.STRING]), pattern, escape, draw(st.booleans()))
     if shape == "null":
-        return IsNull(FieldRef(draw(st.sampled_from(list(types)))), draw(st.booleans()))
+        return IsNull(draw(parts.fields), draw(st.booleans()))
     if shape == "bool":
-        return draw(st.one_of(_refs(types, Kind.BOOLEAN), st.booleans().map(Literal)))
+        return draw(parts.booleans)
     if shape == "numbers":
-        return Compare(draw(st.sampled_from(_COMPARE_OPS)), draw(_numbers(types)), draw(_numbers(types)))
-    operand, constants = draw(_operands(types))
-    constant = draw(constants)
-    is_boolean = isinstance(constant.value, bool)
-    if shape == "compare" or is_boolean:
-        op = draw(st.sampled_from(_COMPARE_OPS[: 2 if is_boolean else 6]))
+        return Compare(draw(_OPERATORS), draw(parts.numbers), draw(parts.numbers))
+    kind = draw(parts.kinds)
+    operand = draw(parts.dynamic) or draw(parts.refs[kind])
+    constant = draw(literals(kind))
+    if shape == "compare" or kind is Kind.BOOLEAN:
+        op = draw(_EQUALITY if kind is Kind.BOOLEAN else _OPERATORS)
         return Compare(op, operand, constant) if draw(st.booleans()) else Compare(op, constant, operand)
     if shape == "between":
-        return Between(operand, constant, draw(constants), draw(st.booleans()))
-    return In(operand, tuple(draw(st.lists(constants, min_size=1, max_size=4))), draw(st.booleans()))
+        return Between(operand, constant, draw(literals(kind)), draw(st.booleans()))
+    return In(operand, tuple(draw(_some_literals(kind))), draw(st.booleans()))
 
 
 def trees(types: dict[Path, Type] = TYPES, max_leaves: int = 8) -> SearchStrategy[Node]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 import pytest
@@ -39,6 +40,7 @@ def constraints_of(pool: tuple[Any, ...]) -> SearchStrategy[Constraint]:
 def pairs() -> SearchStrategy[tuple[Constraint, Constraint, tuple[Any, ...]]]:
     """Two constraints of one domain, and its values with NULL and, where there is one, NaN."""
 
+    @cache
     def of(pool: tuple[Any, ...]) -> SearchStrategy[Any]:
         odd = (None, math.nan) if isinstance(pool[0], float) else (None,)
         return st.tuples(constraints_of(pool), constraints_of(pool), st.just(pool + odd))

@@ -269,6 +269,7 @@ def test_lists_of_values_too_many_to_multiply_out() -> None:
     assert_texts_agree(texts, {("i",): INT, ("j",): INT, ("b",): BOOLEAN}, rows)
 
 
+@pytest.mark.slow
 def test_five_thousand_shapes_share_one_index() -> None:
     """Every clause uses other fields than the others; an event still asks each column's few grids only."""
     generator = np.random.default_rng(11)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.message.value_strategies import records, values
 from tidemark.errors import IncompatibleSchemaError
-from tidemark.message.evolve import Resolution, UnknownCase, check_compatible
+from tidemark.message.evolve import Resolution, SchemaHistory, UnknownCase, check_compatible
 from tidemark.message.schema import Schema
 from tidemark.message.types import Field, Tuple
 
@@ -115,3 +115,18 @@ def test_a_change_that_someone_would_misread_is_refused_with_its_path(
         check_compatible(Schema.parse(old), Schema.parse(new))
     assert caught.value.path == path
     assert reason in str(caught.value)
+
+
+def test_of_the_leaves_of_a_topic_only_what_they_hold_is_remembered() -> None:
+    # A topic may have thousands of fields, and each version is checked and added while everybody waits.
+    history = SchemaHistory()
+    for version in range(3):
+        fields = ", ".join(f"field_{at}: int?" for at in range(100 + version))
+        schema = Schema.parse(f"[{fields}]")
+        history.check(schema)
+        history.add(schema)
+    assert history._root is not None
+    assert len(history._root.members) == 102
+    assert not any(isinstance(each, type(history._root)) for each in history._root.members.values())
+    with pytest.raises(IncompatibleSchemaError, match="was int, would be long"):
+        history.check(Schema.parse("[field_7: long]"))

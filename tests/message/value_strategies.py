@@ -1,9 +1,12 @@
-"""Random natural types, nested in every way but references, and values that fit them and equal themselves."""
+"""Random natural types, nested in every way but references, and values that fit them and equal themselves.
+
+Strategies are made once and remembered, because to make and check one takes longer than to draw from it.
+"""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from hypothesis import strategies as st
@@ -66,6 +69,7 @@ def _spliced(inner: st.SearchStrategy[Type]) -> st.SearchStrategy[Type]:
     )
 
 
+@cache
 def types(max_leaves: int = 5) -> st.SearchStrategy[Type]:
     """Natural types of every kind but references."""
     return st.recursive(
@@ -80,11 +84,13 @@ def types(max_leaves: int = 5) -> st.SearchStrategy[Type]:
     )
 
 
+@cache
 def records() -> st.SearchStrategy[Tuple]:
     """Tuples, as topics have them."""
     return _tuples(types(3)).filter(lambda item: isinstance(item, Tuple) and bool(item.fields))  # type: ignore
 
 
+@cache
 def values(item: Type) -> st.SearchStrategy[Any]:
     """Values in the form that decoding gives back."""
     match item:

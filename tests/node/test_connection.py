@@ -233,11 +233,14 @@ def test_a_client_that_leaves_too_much_unread_is_disconnected(tmp_path: Path) ->
         await slow.subscribe(credit=1 << 40)
         await slow.started()
         # Its socket takes some megabytes before anything is queued here.
-        sequence = 1
+        batch = events(1, 20_000)
+        sequence = 0
         while len(node.runtime.clients) == 2:
             assert sequence < 4_000_000
-            await publisher.publish(sequence, 20_000)
-            sequence += 20_000
+            await publisher.say(Publish("main", "p", sequence + 1, batch))
+            sequence += batch.count
+            while (await publisher.hear(Published)).sequence < sequence:
+                pass
         assert await slow.is_closed()
 
     play(story)

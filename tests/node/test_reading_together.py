@@ -39,3 +39,32 @@ def test_what_a_node_reads_at_once_goes_to_the_disk_in_one_record_with_one_sync(
         monkeypatch.undo()
 
     play(story)
+
+
+def test_what_comes_while_a_sync_is_under_way_goes_to_the_disk_in_one_record_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data"))
+        client = await stage.client(node)
+        await client.declare()
+        (number,) = node.runtime.clients
+        put, seen = node.runtime.disk.put, list[Effect]()
+
+        def noting(effects: Sequence[Effect]) -> None:
+            seen.extend(each for each in effects if isinstance(each, AppendEvents | SyncLog))
+            put(effects)
+
+        monkeypatch.setattr(node.runtime.disk, "put", noting)
+        for first in (1, 11, 21, 31):  # one read after the other, and nothing is heard of the disk meanwhile
+            frame = Publish("main", "p", first, events(first, 10))
+            assert node.runtime.client_said(number, [frame]) == 1
+        assert len(seen) == 2
+        while (await client.hear(Published)).sequence < 40:
+            pass
+        appended = [(each.sequence, each.batch.count) for each in seen if isinstance(each, AppendEvents)]
+        assert appended == [(1, 10), (11, 30)]
+        assert [type(each) for each in seen] == [AppendEvents, SyncLog, AppendEvents, SyncLog]
+        monkeypatch.undo()
+
+    play(story)

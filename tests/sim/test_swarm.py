@@ -61,6 +61,9 @@ REGRESSIONS: dict[tuple[str, int], str] = {
     ): "the archive asked for two pubends under one ticket, and the second was not answered",
     ("narrow", 700_327): "a broker that is drained was expected to keep events for newcomers",
     ("narrow", 701_691): "the archive asked again under the ticket of a fetch that was under way",
+    ("narrow", 830_509): "answers went to who had left the stream, and again where a part of them waited",
+    ("narrow", 9_210_087): "a way in use was not told what a better one was told that went down",
+    ("swarm", 9_410_008): "the same, in a world whose links have no bandwidth",
     ("swarm", 121_998): "what was wanted at another broker was not known to the one that was returned to",
 }
 

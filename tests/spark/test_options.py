@@ -53,6 +53,14 @@ def test_what_is_wrong_is_named_and_explained(name: str, value: str, said: str) 
     assert caught.value.key.lower() == name.lower()
 
 
+def test_a_broker_with_a_password_in_its_url_is_refused_and_the_password_is_not_repeated() -> None:
+    url = "tidemark://alice:hunter2@127.0.0.1:7676"
+    for read in (source_options, sink_options):
+        with pytest.raises(ConfigError, match="no user and no password in it") as caught:
+            read({**WRITE, "broker": url})
+        assert "hunter2" not in str(caught.value)
+
+
 def test_a_start_is_a_word_a_token_or_a_time() -> None:
     token = CheckpointToken({"main": 5})
     assert parse_point("latest").at == "latest"

@@ -49,6 +49,11 @@ def test_a_range_set_answers_like_a_set_of_ticks(steps: list[tuple[str, Range]],
     actual, model = apply(steps)
     base, upto = asked
     assert actual.gaps(base, upto) == runs(members(base, upto) - model)
+    for most in (1, 2, 3):
+        gaps = actual.gaps(base, upto)
+        together = [(gaps[most - 1][0], gaps[-1][1])] if len(gaps) >= most else []
+        reached = [(first, upto if gaps[most:] else last) for first, last in together]
+        assert actual.few_gaps(base, upto, most) == gaps[: most - 1] + reached
     assert actual.parts(base, upto) == runs(members(base, upto) & model)
     assert actual.covers(base, upto) == (members(base, upto) <= model)
     assert actual.end_of_run(base) == max(end for end in range(base, LAST + 1) if members(base, end) <= model)

@@ -73,18 +73,23 @@ def run_brokers(configs: list[Config], ready: Ready | None) -> int:
     return run(*configs, ready=lambda node: ready(describe_ready(node, None)))
 
 
-def run_topology_file(file: Path, archive: Path | None, console: str | None = None) -> int:
+def run_topology_file(
+    file: Path, archive: Path | None, console: str | None = None, front: str | None = None
+) -> int:
     """Run every process of a topology file until all are stopped.
 
-    With a directory as `archive`, an archive in it too; with an address as `console`, a console there.
+    With a directory as `archive`, an archive in it too; with an address as `console`, a console there. The
+    brokers are workers if there is an address as `front`: clients come there, and are spread over them.
     Brokers with accounts that have no way to prove who they are to each other get a key for that.
     """
     from tidemark.admin.overlay_queries import urls_of
     from tidemark.admin.securing import overlay_key_of
     from tidemark.node.config.loading import brokers_of, topology_of
+    from tidemark.node.config.units import parse_address
     from tidemark.node.process import archiving
     from tidemark.node.process.supervised_process import SupervisedGroup
     from tidemark.node.process.topology_runner import run_topology
+    from tidemark.node.workers.layout import own_address
 
     beside = []
     if console is not None:
@@ -98,7 +103,13 @@ def run_topology_file(file: Path, archive: Path | None, console: str | None = No
     if key is not None:
         more = {"security.overlay_key": str(key)}
         settings = {name: {**settings.get(name, {}), **more} for name in names}
-    return run_topology(file, settings, SupervisedGroup(*beside))
+    if front is None:
+        return run_topology(file, settings, SupervisedGroup(*beside))
+    one, first = parse_address(front), names[0]
+    # A topology that was changed while the first worker had this address itself still says so.
+    listen = {"broker.listen": str(own_address(one, 1))}
+    settings = {**settings, first: {**settings.get(first, {}), **listen}}
+    return run_topology(file, settings, SupervisedGroup(*beside), one)
 
 
 def scheme_of(file: Path) -> str:
@@ -134,7 +145,7 @@ def lay_out_workers(count: int, settings: Mapping[str, str]) -> tuple[Path, Path
     Returns the topology file, and the directory where an archive of all of them belongs.
     """
     from tidemark.node.config.settings import ARCHIVE
-    from tidemark.node.process.workers import lay_out
+    from tidemark.node.workers.layout import lay_out
 
     others = dict(settings)
     listen = others.pop("broker.listen", LISTEN_DEFAULT)

@@ -117,6 +117,7 @@ class Admin:
         self._changes: dict[str, Callable[[Arguments], object]] = {
             answers.REMOVE.what: self._remove,
             answers.SEEK.what: self._seek,
+            answers.SELECT.what: self._select,
             answers.ARCHIVED.what: self._archived,
             answers.LET_GO.what: self._let_go,
             answers.FORGET_HOST.what: self._forget_host,
@@ -351,6 +352,22 @@ class Admin:
                 )
         subscription.acknowledge(token)
         self._host.acknowledgements.save([subscription.id])
+        return self._counted_one(subscription)
+
+    def _select(self, given: Arguments) -> CountedAnswer:
+        """Change the selector of a durable subscription that is not connected."""
+        subscription, where = self._named(given), given.get("where", "")
+        if subscription.client is not None or not subscription.durable or not subscription.is_kept:
+            raise AdminError("taken", f"{subscription.name!r} is connected: stop it first")
+        if subscription.moved_to is not None:
+            raise AdminError(
+                "unknown", f"{subscription.name!r} is at another broker: {subscription.moved_to}"
+            )
+        if not isinstance(where, str):
+            raise AdminError("frame", "a selector is a text")
+        refusal = self._sessions.select(subscription, where)
+        if refusal is not None:
+            raise AdminError(refusal.code, refusal.reason)
         return self._counted_one(subscription)
 
     def _archived(self, given: Arguments) -> list[PubendStatus]:

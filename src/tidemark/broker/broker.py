@@ -192,7 +192,9 @@ class Broker:
             config.client_limits,
             self._access,
         )
-        self._held_quota = HeldQuota(self._host, turn, self._access.quotas.held_bytes)
+        self._held_quota = HeldQuota(
+            self._host, turn, self._access.quotas.held_bytes, config.held_quota_period
+        )
         self._sessions.recover(recovered.next_subscriber)
         handover = self._sessions.handover
         self._trust = Trust(config, self._overlay, handover, self._reports, self._topics, turn)
@@ -290,6 +292,11 @@ class Broker:
         """Return the tick beyond which the PFS here knows what matched a subscriber; None if it does not."""
         found = self._sessions.find(name)
         return found.known.get(pubend) if found is not None else None
+
+    def held_for(self, name: str) -> dict[str, Range]:
+        """Return pubend -> the range whose events are held for a durable subscription and counted."""
+        found = self._sessions.find(name)
+        return {} if found is None else self._host.owed.held_for(found)
 
     def stream(self, pubend: str) -> Stream | None:
         """Return a pubend's stream, for reading only; None if there is no such pubend."""

@@ -50,6 +50,8 @@ class BrokerConfig:
     #: periodic work: silence, releases, saving
     period: int = 50 * MILLISECOND
     pfs_sync: int = 100 * MILLISECOND
+    #: what subscriptions with a quota of held bytes are owed is counted this often
+    held_quota_period: int = 5_000 * MILLISECOND
     #: the newest version of the protocol that is spoken with neighbours
     link_version: int = LINK_NEWEST
     #: silence that a neighbour is told waits for so long for other frames to it

@@ -39,6 +39,14 @@ class SendPeer:
 
 
 @dataclass(frozen=True, slots=True)
+class DropAnswers:
+    """Do not send the answers that tell of a pubend and wait for a neighbour: it takes that from another."""
+
+    peer: str
+    pubend: str
+
+
+@dataclass(frozen=True, slots=True)
 class SendClient:
     """Put a frame on a client's connection; lost if the connection has gone."""
 
@@ -306,10 +314,10 @@ class CommitTables:
 
 
 Effect = (
-    SendPeer | SendClient | RefuseClient | RefusePeer | AppendEvents | AppendLease | AppendMove | SyncLog
-    | ResumeLog | ReadLog | FetchLog | LoseLog | ExpireLog | WriteCache | ReadCache | ChopCache | AppendPfs
-    | SyncPfs | ReadPfs | CountPfs | ChopPfs | SaveSubscription | DropSubscription | SaveReleased | SaveTopic
-    | SaveHosts | CommitTables
+    SendPeer | DropAnswers | SendClient | RefuseClient | RefusePeer | AppendEvents | AppendLease
+    | AppendMove | SyncLog | ResumeLog | ReadLog | FetchLog | LoseLog | ExpireLog | WriteCache | ReadCache
+    | ChopCache | AppendPfs | SyncPfs | ReadPfs | CountPfs | ChopPfs | SaveSubscription | DropSubscription
+    | SaveReleased | SaveTopic | SaveHosts | CommitTables
 )  # fmt: skip
 
 # Stimuli.

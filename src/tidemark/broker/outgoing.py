@@ -6,15 +6,18 @@ frames go first, and history has HISTORY_SHARE of a link that live frames would 
 keep their order. History may therefore arrive after live frames that were sent later, which the protocol
 allows of all knowledge (docs/architecture.md#what-may-overtake-what).
 
-A neighbour may ask again for what waits here to be sent to it: the same answer does not wait twice.
+A neighbour may ask again for what waits here to be sent to it: nothing of an answer waits twice. And if it
+leaves a stream meanwhile, what it has asked for of that stream is not sent any more.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
+from dataclasses import replace
 from typing import Generic, TypeVar
 
-from tidemark.ticks import RangeSet
+from tidemark.broker.streams.window import rows_within
+from tidemark.ticks import RangeSet, within
 from tidemark.wire.frames import (
     AckExpected,
     Claim,
@@ -42,6 +45,10 @@ NEVER_DROPPED = frozenset((Hello, Links, Ways, Interest, Unfollow, Claim, Topic,
 QUESTIONS = frozenset((AckExpected, Fetch, Hello, Interest, Nack))
 #: One byte in so many is of history while both classes wait.
 HISTORY_SHARE = 8
+#: An answer of which something waits already is cut into so many parts at the most, however often it does.
+PARTS_MAX = 16
+#: What an item takes in memory besides its own bytes, about: many small answers take more than they say.
+ITEM_BYTES = 512
 
 Item = TypeVar("Item")
 
@@ -81,34 +88,49 @@ def events_in(frame: Frame) -> int:
 class HistoryQueue(Generic[Item]):
     """History that waits for live frames, in order; the owner sends live frames itself, and reports them."""
 
-    __slots__ = ("_fetched", "_items", "_live_bytes", "_ranges", "bytes")
+    __slots__ = ("_fetched", "_items", "_live_bytes", "_next", "_of_pubend", "_ranges", "bytes")
 
     def __init__(self) -> None:
-        self._items: deque[tuple[Frame, Item, int]] = deque()
+        #: number, ascending -> what waits: the frame, the form in which the owner sends it, and its bytes
+        self._items: OrderedDict[int, tuple[Knowledge | Fetched, Item, int]] = OrderedDict()
+        self._next = 0
         #: the bytes of all items that wait
         self.bytes = 0
         #: bytes of live frames that were sent since history was, while history waited
         self._live_bytes = 0
-        #: (pubend, version) -> the ranges of the knowledge that waits; the tickets of the Fetched that wait
-        self._ranges: dict[tuple[str, int], RangeSet] = {}
+        #: pubend -> the numbers of the items that tell of it
+        self._of_pubend: dict[str, dict[int, None]] = {}
+        #: pubend -> version -> the ranges of the knowledge that waits; the tickets of the Fetched that wait
+        self._ranges: dict[str, dict[int, RangeSet]] = {}
         self._fetched: set[int] = set()
 
-    def has(self, frame: Frame) -> bool:
-        """Whether what waits tells the neighbour all that `frame` would."""
-        if isinstance(frame, Fetched):
-            return frame.ticket in self._fetched
-        assert isinstance(frame, Knowledge)
-        ranges = self._ranges.get((frame.pubend, frame.version))
-        return frame.base < frame.upto and ranges is not None and ranges.covers(frame.base, frame.upto)
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory all items take."""
+        return self.bytes + ITEM_BYTES * len(self._items)
 
-    def put(self, frame: Frame, item: Item, size: int) -> None:
+    def rest(self, frame: Frame) -> list[Knowledge | Fetched]:
+        """Return what of an answer does not wait already: all, none, or parts, of which there are few."""
+        if isinstance(frame, Fetched):
+            return [] if frame.ticket in self._fetched else [frame]
+        assert isinstance(frame, Knowledge)
+        ranges = self._ranges.get(frame.pubend, {}).get(frame.version)
+        if ranges is None or frame.base == frame.upto:
+            return [frame]
+        gaps = ranges.few_gaps(frame.base, frame.upto, PARTS_MAX)
+        return [frame] if gaps == [(frame.base, frame.upto)] else [_part(frame, *gap) for gap in gaps]
+
+    def put(self, frame: Knowledge | Fetched, item: Item, size: int) -> None:
         """Let an item of `size` bytes wait: `frame`, in whatever form the owner sends it."""
-        self._items.append((frame, item, size))
+        self._items[self._next] = frame, item, size
+        self._of_pubend.setdefault(frame.pubend, {})[self._next] = None
+        self._next += 1
         self.bytes += size
         if isinstance(frame, Fetched):
             self._fetched.add(frame.ticket)
-        elif isinstance(frame, Knowledge) and frame.base < frame.upto:
-            self._ranges.setdefault((frame.pubend, frame.version), RangeSet()).add(frame.base, frame.upto)
+        elif frame.base < frame.upto:
+            of_version = self._ranges.setdefault(frame.pubend, {})
+            of_version.setdefault(frame.version, RangeSet()).add(frame.base, frame.upto)
 
     def passed(self, size: int) -> None:
         """A live frame of `size` bytes was sent before what waits."""
@@ -117,23 +139,54 @@ class HistoryQueue(Generic[Item]):
     @property
     def is_owed(self) -> bool:
         """Whether live frames have had their share, so that the next item goes before any more of them."""
-        return bool(self._items) and self._live_bytes >= (HISTORY_SHARE - 1) * self._items[0][2]
+        if not self._items:
+            return False
+        _, _, size = next(iter(self._items.values()))
+        return self._live_bytes >= (HISTORY_SHARE - 1) * size
 
     def take(self) -> Item:
         """Remove and return the next item."""
-        frame, item, size = self._items.popleft()
+        number, (frame, item, size) = self._items.popitem(last=False)
         self.bytes -= size
         self._live_bytes = max(0, self._live_bytes - (HISTORY_SHARE - 1) * size) if self._items else 0
+        numbers = self._of_pubend[frame.pubend]
+        del numbers[number]
+        if not numbers:
+            self._forget(frame.pubend)
         if isinstance(frame, Fetched):
             self._fetched.discard(frame.ticket)
-        elif isinstance(frame, Knowledge) and frame.base < frame.upto:
+        elif frame.base < frame.upto and numbers:
             # Where two that wait overlap, the range goes with the first of them: it could be asked for again.
-            ranges = self._ranges.get((frame.pubend, frame.version), RangeSet())
+            of_version = self._ranges[frame.pubend]
+            ranges = of_version.get(frame.version, RangeSet())
             ranges.remove(frame.base, frame.upto)
             if not ranges:
-                self._ranges.pop((frame.pubend, frame.version), None)
+                of_version.pop(frame.version, None)
         return item
+
+    def drop(self, pubend: str) -> None:
+        """Remove all that tells of a pubend: the neighbour takes it from another broker by now.
+
+        This costs as much as was queued, and a look-up if nothing was.
+        """
+        for number in self._of_pubend.get(pubend, ()):
+            frame, _, size = self._items.pop(number)
+            self.bytes -= size
+            if isinstance(frame, Fetched):
+                self._fetched.discard(frame.ticket)
+        self._forget(pubend)
+        self._live_bytes = self._live_bytes if self._items else 0
+
+    def _forget(self, pubend: str) -> None:
+        self._of_pubend.pop(pubend, None)
+        self._ranges.pop(pubend, None)
 
     def __bool__(self) -> bool:
         """Whether anything waits."""
         return bool(self._items)
+
+
+def _part(frame: Knowledge, base: int, upto: int) -> Knowledge:
+    """Return what an answer tells of `(base, upto]`."""
+    batch, damaged = rows_within(frame.batch, base, upto), tuple(within(frame.damaged, base, upto))
+    return replace(frame, base=base, upto=upto, batch=batch, damaged=damaged)

@@ -102,9 +102,19 @@ def make_application(options: ConsoleOptions) -> Starlette:
     sessions = Sessions(time.monotonic)
     door = Door(options, connections, sessions)
     watches = Watches(connections, options.url)
-    routes = [*door.routes(), *page_routes(Site(options, connections, sessions, watches))]
+    site = Site(options, connections, sessions, watches)
+    routes = [*door.routes(), *page_routes(site)]
     if options.pages is not None:
         routes.append(Mount("/pages", StaticFiles(directory=options.pages, html=True)))
+
+    async def http_error(request: Request, error: Exception) -> Response:
+        """Answer a person's browser with a page, and a program with JSON."""
+        assert isinstance(error, HTTPException)
+        reason = error.detail if error.status_code != 404 else f"there is nothing at {request.url.path}"
+        problem = ProblemError(error.status_code, "request", reason)
+        if "text/html" in request.headers.get("accept", ""):
+            return await site.failed(request, problem)
+        return JSONResponse(problem.as_object(), problem.status, error.headers)
 
     @asynccontextmanager
     async def lifespan(application: Starlette) -> AsyncIterator[None]:
@@ -125,7 +135,7 @@ def make_application(options: ConsoleOptions) -> Starlette:
         exception_handlers={
             ProblemError: _told,
             TidemarkError: _told,
-            HTTPException: _http_error,
+            HTTPException: http_error,
         },
     )
 
@@ -146,10 +156,3 @@ async def _told(request: Request, error: Exception) -> Response:
 def _tidemark(error: Exception) -> TidemarkError:
     assert isinstance(error, TidemarkError)
     return error
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    reason = error.detail if error.status_code != 404 else f"there is nothing at {request.url.path}"
-    problem = ProblemError(error.status_code, "request", reason)
-    return JSONResponse(problem.as_object(), problem.status, error.headers)

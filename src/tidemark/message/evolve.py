@@ -13,7 +13,7 @@ schemas (`Resolution`), and every message of that pair is read through the resul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -198,29 +198,33 @@ class _Known:
 
     __slots__ = ("kind", "leaf", "members")
 
-    def __init__(self) -> None:
+    def __init__(self, leaf: Basic | None = None) -> None:
         #: the class of its nodes
-        self.kind: type[Node] | None = None
-        #: of a tuple its fields, of a variant its cases, by name; what a list holds or a box is under ""
-        self.members: dict[str, _Known] = {}
+        self.kind: type[Node] | None = None if leaf is None else LeafNode
+        #: of a tuple its fields, of a variant its cases, by name; what a list holds or a box is under "". Of
+        #: a leaf only what it holds is kept: a topic may have thousands.
+        self.members: dict[str, _Known | Basic] = {}
         #: of a leaf that is no box: what it holds
-        self.leaf: Basic | None = None
+        self.leaf = leaf
 
     def add(self, node: Node) -> None:
         """Take in a node that `check` allows."""
         node = held(node)
         self.kind = type(node)
+        members = self.members
         for name, inner in _inner(node):
-            self.members.setdefault(name, _Known()).add(inner)
-        if isinstance(node, LeafNode) and not isinstance(node.leaf.basic, Box):
-            self.leaf = node.leaf.basic
+            known = members.get(name)
+            if known is None:
+                plain = _plain(held(inner))
+                known = members[name] = plain if plain is not None else _Known()
+            if type(known) is _Known:
+                known.add(inner)
+        self.leaf = _plain(node)
 
     def check(self, node: Node, path: Path) -> None:
         """Raise IncompatibleSchemaError unless `node` may follow what is known."""
         node = held(node)
-        is_box = isinstance(node, LeafNode) and isinstance(node.leaf.basic, Box)
-        basic = node.leaf.basic if isinstance(node, LeafNode) and not is_box else None
-        if self.kind is not type(node) or basic != self.leaf:
+        if self.kind is not type(node) or _plain(node) != self.leaf:
             change = f"was {self.text()}, would be {type_text(node.type)}"
             reason = f"{change}: keep the type, or add a field of another name"
             raise IncompatibleSchemaError(reason, path=path_text(path))
@@ -232,24 +236,44 @@ class _Known:
                     raise IncompatibleSchemaError(reason, path=path_text(path))
         for name, each in inner.items():
             known = self.members.get(name)
-            if known is not None:
-                known.check(each, (*path, name) if name else path)
+            if known is not None and _plain(held(each)) is not known:
+                found = known if isinstance(known, _Known) else _Known(known)
+                found.check(each, (*path, name) if name else path)
 
     def text(self) -> str:
         """What is known, in the words of the schema language, with every field that a version had."""
         if self.kind is LeafNode:
-            return type_text(self.leaf) if isinstance(self.leaf, Atomic | Dynamic) else self._inner_text()
+            return self._text_of("") if self.leaf is None else _leaf_text(self.leaf)
         if self.kind is ListNode:
-            return f"*({self.members[''].text()})*"
+            return f"*({self._text_of('')})*"
         left, right = ("[", "]") if self.kind is TupleNode else ("{", "}")
-        return left + ", ".join(f"{name}: {each.text()}" for name, each in self.members.items()) + right
+        return left + ", ".join(f"{name}: {self._text_of(name)}" for name in self.members) + right
 
-    def _inner_text(self) -> str:
-        return self.leaf.name if isinstance(self.leaf, Recursive) else self.members[""].text()
+    def _text_of(self, name: str) -> str:
+        known = self.members[name]
+        return known.text() if isinstance(known, _Known) else _leaf_text(known)
 
 
-def _inner(node: Node) -> Iterator[tuple[str, Node]]:
+def _leaf_text(leaf: Basic) -> str:
+    if isinstance(leaf, Recursive):
+        return leaf.name
+    assert not isinstance(leaf, Box)
+    return type_text(leaf)
+
+
+def _plain(node: Node) -> Basic | None:
+    """What a leaf that is no box holds; None for all other nodes."""
+    return node.leaf.basic if type(node) is LeafNode and type(node.leaf.basic) is not Box else None
+
+
+def _inner(node: Node) -> Iterable[tuple[str, Node]]:
     """The parts of a node by the names that they have in a path; "" for one that adds nothing to the path."""
+    if isinstance(node, TupleNode) and not any(node.spliced):
+        return zip(node.names, node.nodes, strict=True)
+    return _few_inner(node)
+
+
+def _few_inner(node: Node) -> Iterator[tuple[str, Node]]:
     match node:
         case TupleNode():
             yield from ((field.name, field.node) for field in node_members(node))

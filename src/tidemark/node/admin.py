@@ -71,6 +71,10 @@ class ProcessAdmin:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return True
+        redirects = self._node.server.redirects
+        if redirects is not None and (refusal := redirects.answer(ask)) is not None:
+            reply(refusal)
+            return True
         if ask.what == answers.CONNECTIONS.what:
             reply(self._connections(ask))
             return True

@@ -25,12 +25,13 @@ from tidemark.broker.outgoing import HistoryQueue, events_in, is_history, is_que
 from tidemark.broker.preparation import Steps, Work
 from tidemark.errors import WireError
 from tidemark.message.batches.batch import Buffer
+from tidemark.node.config.units import HostPort
 from tidemark.node.logs import Log
-from tidemark.node.security.audit_log import is_audited, told_of
 from tidemark.node.security.introduction import Introduction
 from tidemark.node.sockets import bound_kernel_queue, keep_alive, observed
 from tidemark.node.turns.turn_taking import TurnTaking
 from tidemark.node.turns.turns import Rate
+from tidemark.node.workers.redirects import is_sent_away
 from tidemark.wire.codec import Encode, encode, encoder_for, encoder_for_link, size_of
 from tidemark.wire.frames import (
     Ack,
@@ -56,6 +57,7 @@ from tidemark.wire.frames import (
     Refused,
     Rest,
     Subscribe,
+    Subscribed,
     Together,
     Topic,
     Unsubscribe,
@@ -74,6 +76,8 @@ if TYPE_CHECKING:
 FROM_CLIENT = frozenset(
     (Publish, Leave, Come, Subscribe, Ack, Credit, Unsubscribe, Describe, Topic, Fetch, Offer, Recalled)
 )
+#: Frames to a client of which something is noted.
+_NOTED = frozenset((Refused, Subscribed))
 #: Those that may need steps before they are handled.
 _PREPARED = frozenset((Publish, Subscribe, Topic, Knowledge, Together))
 FROM_PEER = frozenset(get_args(PeerFrame)) - {Ping, Pong}
@@ -141,8 +145,8 @@ class Connection(TurnTaking):
         self._said: list[Buffer] = []
         #: whether one of these frames asks the neighbour for something
         self._is_question_said = False
-        #: encoded frames of history for a neighbour that wait until the transport takes them
-        self._history: HistoryQueue[list[Buffer]] = HistoryQueue()
+        #: encoded frames of history for a neighbour, and the number of their events, until they are written
+        self._history: HistoryQueue[tuple[list[Buffer], int]] = HistoryQueue()
         #: the transport has enough to write for now
         self._is_full = False
         self.expected = expected
@@ -162,8 +166,7 @@ class Connection(TurnTaking):
         self.peer: str | None = None
         #: the name that a client gave itself
         self.name = ""
-        #: what a broker introduced itself with; if it is no neighbour, one of the two may just not know it
-        #: yet
+        #: what a broker introduced itself with; if it is no neighbour, one of the two may not know it yet
         self.hello: Hello | None = None
         #: hears the first frames, until the other side has said and proved who it is
         self.introduction = Introduction(self, server)
@@ -193,6 +196,12 @@ class Connection(TurnTaking):
     def is_called(self) -> bool:
         """Whether this broker has opened the connection."""
         return self.expected is not None or self.calling is not None
+
+    @property
+    def local(self) -> HostPort:
+        """The address of this machine that the other side has connected to."""
+        found: Any = None if self._transport is None else self._transport.get_extra_info("sockname")
+        return HostPort(*found[:2]) if isinstance(found, tuple) else HostPort("", 0)
 
     @property
     def queued_bytes(self) -> int:
@@ -335,15 +344,10 @@ class Connection(TurnTaking):
         for at, frame in enumerate(frames):
             kind = type(frame)
             if kind in FROM_CLIENT:
-                if isinstance(frame, Subscribe):
-                    self.is_subscriber = True
-                    notice = server.drain_notice
-                    if notice is not None:
-                        where = notice.addresses
-                        self.write(Refused("subscribe", frame.name, "draining", notice.reason, where))
-                        continue
-                elif isinstance(frame, Topic):
-                    self._audited(frame)
+                if isinstance(frame, Subscribe | Unsubscribe) and is_sent_away(server, self, frame):
+                    continue
+                if isinstance(frame, Topic):
+                    server.security.audit.asked(self.principal, self.address, frame)
                 said.append(cast(ClientFrame, frame))
             elif isinstance(frame, Ping):
                 self._answer(Pong(frame.stamp))
@@ -352,18 +356,20 @@ class Connection(TurnTaking):
             elif isinstance(frame, Ask):
                 if not self._questions.take():
                     server.questions_refused += 1
-                    most = server.limits.questions
-                    reason = f"a client may ask {most} questions a second: limits.questions"
+                    reason = (
+                        f"a client may ask {server.limits.questions} questions a second: limits.questions"
+                    )
                     self._answer(Refused("ask", str(frame.ticket), "limit", reason))
                 elif (refusal := server.runtime.broker.may_ask(client, frame)) is not None:
-                    self._denied(refusal)
+                    server.security.audit.denied(self.principal, self.address, refusal)
                     self._answer(refusal)
-                elif not server.admin.answer(frame, self._answer):
-                    self._audited(frame)
-                    said.append(frame)
-                elif server.turns.clock() > until:
-                    left = frames[at + 1 :]
-                    break
+                else:
+                    server.security.audit.asked(self.principal, self.address, frame)
+                    if not server.admin.answer(frame, self._answer):
+                        said.append(frame)
+                    elif server.turns.clock() > until:
+                        left = frames[at + 1 :]
+                        break
             elif isinstance(frame, Lease) and (reason := self._no_lease()):
                 self._answer(Refused("lease", "", "denied", reason))
             elif isinstance(frame, Lease):
@@ -425,8 +431,8 @@ class Connection(TurnTaking):
         if self.peer is not None and is_history(frame):
             self._send_history(frame)
             return
-        if type(frame) is Refused and frame.code == "denied":
-            self._denied(frame)
+        if type(frame) in _NOTED:
+            self._note(cast(Refused | Subscribed, frame))
         queued = self._transport.get_write_buffer_size()
         if queued and queued > self._server.queue_bytes_max(self):
             kept = self._kept(frame, queued)
@@ -443,33 +449,34 @@ class Connection(TurnTaking):
             self.flush()
 
     def _send_history(self, frame: Frame) -> None:
-        """Let `frame` wait for the next flush, unless the same waits already or too much does."""
-        if self._history.has(frame):
-            return
-        if self._history.bytes > min(HISTORY_BYTES_MAX, self._server.queue_bytes_max(self)):
-            self._server.dropped += 1
-            return
-        try:
-            pieces = self._encode(frame)
-        except WireError as error:
-            log.error("a frame cannot be sent", address=self.address, reason=str(error))
-            self.close()
-            return
-        self._history.put(frame, pieces, size_of(pieces))
-        if self.peer is not None:
-            self._server.link_traffic.sent(self.peer, pieces)
-        self.said_events += events_in(frame)
+        """Let what of `frame` does not wait already wait for the next flush, unless too much does."""
+        for part in self._history.rest(frame):
+            if self._history.held_bytes > min(HISTORY_BYTES_MAX, self._server.queue_bytes_max(self)):
+                self._server.dropped += 1
+                return None
+            try:
+                pieces = self._encode(part)
+            except WireError as error:
+                log.error("a frame cannot be sent", address=self.address, reason=str(error))
+                return self.close()
+            self._history.put(part, (pieces, events_in(part)), size_of(pieces))
         if not self._said:
             self._server.runtime.to_flush.append(self)
+
+    def drop_answers(self, pubend: str) -> None:
+        """The neighbour does not want the answers any more that tell of a pubend and wait here."""
+        self._history.drop(pubend)
 
     def _write_history(self) -> None:
         """Give the transport what waits until it has enough, or more if live frames have had their share."""
         while self._history and (not self._is_full or self._history.is_owed):
             if self._transport is None or self._transport.is_closing():
                 return
-            pieces = self._history.take()
+            pieces, events = self._history.take()
             self._transport.writelines(pieces)
+            self._server.link_traffic.sent(self.peer or "", pieces)
             self.said_bytes += size_of(pieces)
+            self.said_events += events
             self.liveness.say(self._server.time(), self.said_bytes)
 
     def _kept(self, frame: Frame, queued: int) -> Frame | None:
@@ -485,19 +492,12 @@ class Connection(TurnTaking):
         self.abort()
         return None
 
-    def _denied(self, frame: Refused) -> None:
-        """Note in the audit log that a client may not do what it asked for."""
-        who = self.principal.name if self.principal is not None else ""
-        self._server.security.audit.write(
-            "denied", who=who, address=self.address, request=frame.what, name=frame.name, reason=frame.reason
-        )
-
-    def _audited(self, frame: Ask | Topic) -> None:
-        """Note in the audit log that somebody changes something that not everybody may change."""
-        if self.principal is not None and is_audited(frame):
-            self._server.security.audit.write(
-                "asked", who=self.principal.name, address=self.address, **told_of(frame)
-            )
+    def _note(self, frame: Refused | Subscribed) -> None:
+        if isinstance(frame, Refused):
+            if frame.code == "denied":
+                self._server.security.audit.denied(self.principal, self.address, frame)
+        elif self._server.redirects is not None:
+            self._server.redirects.took(frame.name, self.principal)
 
     def say(self, frame: Overlay | Access) -> None:
         """Send a frame about the topology or the access document at once; the core sends none of these."""

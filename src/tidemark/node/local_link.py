@@ -97,6 +97,9 @@ class LocalLink:
         """Send a frame about the topology, which the server itself sends and not the broker's core."""
         self.send(frame)
 
+    def drop_answers(self, pubend: str) -> None:
+        """Do nothing: no answer waits on this side."""
+
     def flush(self) -> None:
         """Do nothing: `send` has put the frame into the other side's inbox."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from errno import EADDRINUSE
@@ -51,6 +51,10 @@ from tidemark.node.security.security import Security
 from tidemark.node.server import Server, drain_notice, hosted
 from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.topology import OF_FILE, Topology
+from tidemark.node.workers.handed_sockets import HandedSockets
+from tidemark.node.workers.handover import WorkerSeat
+from tidemark.node.workers.places import Places
+from tidemark.node.workers.redirects import Redirects
 from tidemark.persistence.store import Store
 from tidemark.storage.disk.real_disk import RealDisk
 from tidemark.storage.tables.sqlite_tables import SqliteTables
@@ -141,6 +145,8 @@ class Node:
         self._local_brokers = local_brokers
         self._links = LinkCaller(self.server, config.links, local_brokers)
         self._http: HttpServer | None = None
+        #: the sockets that come from the acceptor, if this broker is one of several workers
+        self._handed: HandedSockets | None = None
         #: alarms that were logged when they appeared, those about the archive, and what the latter come from
         self._alarms_told: tuple[str, ...] = ()
         self._archive_alarms: tuple[str, ...] = ()
@@ -155,11 +161,14 @@ class Node:
         self.metrics.watcher.upstream_of = self._upstream_of
 
     @classmethod
-    async def start(cls, config: Config, local_brokers: LocalBrokers | None = None) -> Node:
+    async def start(
+        cls, config: Config, local_brokers: LocalBrokers | None = None, seat: WorkerSeat | None = None
+    ) -> Node:
         """Recover from the disk, then listen. Returns the running node.
 
-        `local_brokers` has the other brokers of this process. Raises what `DataDirectory` and `Store` raise,
-        ConfigError if the overlay has gone on without this broker, and OSError if a port is taken.
+        `local_brokers` has the other brokers of this process; `seat` is that of a worker. Raises what
+        `DataDirectory` and `Store` raise, ConfigError if the overlay has gone on without this broker, and
+        OSError if a port is taken.
         """
         with ExitStack() as undo:
             directory = DataDirectory(config.storage.data_dir)
@@ -171,13 +180,17 @@ class Node:
             security = Security.load(config, directory.access())
             document = security.accounts.document if security.accounts is not None else None
             metrics = Metrics(watcher_of(config))
-            broker, struck = await asyncio.to_thread(_recovered, config, store, document, metrics.watcher)
+            broker, struck, durable = await asyncio.to_thread(
+                _recovered, config, store, document, metrics.watcher
+            )
             node = cls(config, directory, store, broker, local_brokers or LocalBrokers(), security, metrics)
             undo.pop_all()
         if struck:
             node.runtime.give([HostRemoved(host) for host in struck])
         try:
             await node._open()
+            if seat is not None:
+                node._sit(seat, durable)
         except BaseException:
             await node._give_up()
             raise
@@ -221,6 +234,15 @@ class Node:
             incarnation=self._store.incarnation,
         )
 
+    def _sit(self, seat: WorkerSeat, durable: Iterable[tuple[str, str]]) -> None:
+        """Take connections from the acceptor; the subscriptions `durable` are here."""
+        server = self.server
+        self._handed = HandedSockets(seat.channel, server)
+        places = Places(seat.places, self.config.broker.name)
+        places.enter(durable)
+        server.redirects = Redirects(server, self.address.port, places, self._handed)
+        self._handed.start()
+
     async def stop(self) -> None:
         """Stop in order, so that the next start has nothing to recover.
 
@@ -253,6 +275,8 @@ class Node:
 
     async def _part(self) -> None:
         """Call no neighbour, be called by no broker of this process, and adopt no topology any more."""
+        if self._handed is not None:
+            self._handed.stop()
         self._local_brokers.leave(self.server)
         self.membership.stop()
         if self.access is not None:
@@ -362,6 +386,8 @@ class Node:
         if self._http is not None:
             self._http.close()
         self.snapshots.stop()
+        if self.server.redirects is not None:
+            self.server.redirects.close()
         self._store.close()
         self._directory.close()
         self.security.audit.close()
@@ -472,13 +498,16 @@ def _latest(config: Config, directory: DataDirectory, store: Store) -> Config:
 
 def _recovered(
     config: Config, store: Store, access: AccessDocument | None, observer: Observer
-) -> tuple[Broker, list[str]]:
-    """Returns the broker, and the hosts in its tables that are no brokers of the topology any more."""
+) -> tuple[Broker, list[str], list[tuple[str, str]]]:
+    """Returns the broker, the hosts in its tables that are no brokers of the topology any more, and the names
+    of its durable subscriptions with their owners.
+    """
     found = store.recover(hosted(config.topology, config.broker.name), wall_us())
     known = {host for hosts in found.hosts.values() for host in hosts}
     settings = replace(broker_config(config, store.incarnation), access=access, observer=observer)
     broker = Broker(settings, Registry(), found)
-    return broker, sorted(known - set(config.topology.brokers))
+    durable = [(each.name, each.owner) for each in found.subscriptions]
+    return broker, sorted(known - set(config.topology.brokers)), durable
 
 
 def _recalls(config: Config) -> bool:

@@ -28,6 +28,7 @@ from tidemark.broker.effects import (
     ClientFrameReceived,
     ClientGone,
     CommitTables,
+    DropAnswers,
     Effect,
     LinkDown,
     LinkUp,
@@ -52,9 +53,10 @@ from tidemark.node.disk.backlog import Backlog, InFlight
 from tidemark.node.disk.disk_thread import DiskWorker
 from tidemark.node.disk.disk_threads import DiskThreads
 from tidemark.node.logs import Log
+from tidemark.node.runtime_connection import RuntimeConnection, RuntimeLink
 from tidemark.node.turns.awake import Awake
 from tidemark.node.turns.turns import Turns
-from tidemark.wire.frames import ClientFrame, Frame, Hello, PeerFrame, Ping, Publish
+from tidemark.wire.frames import ClientFrame, Hello, PeerFrame, Ping, Publish
 
 #: Timers of the event loop are no finer than this.
 WAKE_SECONDS_MIN = 0.001
@@ -71,31 +73,6 @@ _READ = frozenset((CacheRead, LogFetched, LogRead, PfsRead))
 #: A client that is over its quota hears from the broker at least this often.
 QUOTA_WAIT_SECONDS_MAX = 2.0
 log = Log("runtime")
-
-
-class RuntimeConnection(Protocol):
-    """What the runtime needs of a connection: a `Connection`, a `LocalLink` or a `Leaseholder`."""
-
-    def send(self, frame: Frame) -> None:
-        """Queue `frame`; the connection adds itself to `Runtime.to_deliver` or `to_flush` for its `flush`."""
-
-    def flush(self) -> None:
-        """Write the queued frames to the socket."""
-
-    def close(self) -> None:
-        """Close the connection after the queued frames have been written."""
-
-    def refuse(self, code: str, reason: str) -> None:
-        """Tell the other side why, and close the connection."""
-
-    def pause(self) -> None:
-        """Read nothing more from the connection."""
-
-    def resume(self) -> None:
-        """Read from the connection again."""
-
-    def charge(self, seconds: float) -> None:
-        """What was done for the connection has used so much of the event loop's time."""
 
 
 class RuntimeListener(Protocol):
@@ -144,7 +121,7 @@ class Runtime:
         self.clients: dict[int, RuntimeConnection] = {}
         #: Neighbour -> the link to it that is up. Changed by `link_*` here only; health, metrics and admin
         #: look neighbours up in it.
-        self.peers: dict[str, RuntimeConnection] = {}
+        self.peers: dict[str, RuntimeLink] = {}
         #: what each publisher has on its way to the event logs
         self._in_flight = InFlight(in_flight_bytes_max)
         #: clients and links that are not read from until the disk has caught up
@@ -191,9 +168,10 @@ class Runtime:
 
         After the time `until`, on perf_counter, no further stimulus is begun. Returns how many were handled,
         which is at least one, and all of them once the runtime is over. All disk effects of one call go to
-        the disk threads together. With `expects_more`, what was published may be settled a moment later, when
-        all sockets that can be read have been: see SETTLED_LATER_BYTES. An error in the broker stops the
-        runtime; a frame that the broker refuses ends its connection, and the rest of that is not handled.
+        the disk threads together. What was published is settled a moment later while a sync is under way,
+        which it has to wait for anyway, and with `expects_more`, when all sockets that can be read have been:
+        see SETTLED_LATER_BYTES. An error in the broker stops the runtime; a frame that the broker refuses
+        ends its connection, and the rest of that is not handled.
         """
         handled = 0
         if self.is_over:
@@ -209,8 +187,9 @@ class Runtime:
                 if perf_counter() > until:
                     break
             is_little = not to_disk and self._came_bytes < SETTLED_LATER_BYTES_MAX
-            if expects_more and self._is_unsettled and is_little:
-                self._settle_soon()
+            may_wait = expects_more or (handled > 0 and self._is_log_syncing)
+            if self._is_unsettled and is_little and may_wait:
+                self._settle_later()
                 return handled
             self._settle(to_disk)
             while self._gone:
@@ -233,14 +212,9 @@ class Runtime:
             self._set_timer(wake_at)
         return handled
 
-    def _stay_awake(self) -> None:
-        """Something came over a connection: more may follow soon."""
-        if self._awake is not None:
-            self._awake.stay()
-
     def _is_disk_at_work(self) -> bool:
         """Whether a disk thread does something, or is about to: it needs the interpreter then."""
-        return self.is_over or self.backlog.logged > self.backlog.durable or self.disk.busy_seconds > 0
+        return self.is_over or self._is_log_syncing or self.disk.busy_seconds > 0
 
     @property
     def is_staying_awake(self) -> bool:
@@ -329,7 +303,8 @@ class Runtime:
         stimuli = [ClientFrameReceived(client, frame) for frame in frames[:allowed]]
         size = sum(len(frame.batch.data) for frame in frames if type(frame) is Publish)
         handled = self.give(stimuli, until, expects_more=size >= SETTLED_LATER_BYTES)
-        self._stay_awake()
+        if self._awake is not None:
+            self._awake.stay()
         self._pause_if_over(client)
         return handled
 
@@ -353,9 +328,15 @@ class Runtime:
             self._paused_clients.add(client)
             self.clients[client].pause()
 
-    def _settle_soon(self) -> None:
-        """Settle when the loop has read what can be read by now."""
-        if not self._is_settling_soon:
+    @property
+    def _is_log_syncing(self) -> bool:
+        """Whether a sync of the event logs is under way, which what comes meanwhile has to wait for."""
+        return self.backlog.logged > self.backlog.durable
+
+    def _settle_later(self) -> None:
+        """Settle when the running sync is reported, or when the loop has read what can be read by now."""
+        self._flush()
+        if not self._is_settling_soon and not self._is_log_syncing:
             self._is_settling_soon = True
             self._loop.call_soon(self._settle_now)
 
@@ -410,7 +391,7 @@ class Runtime:
         self._waiting_clients.discard(client)
         self._in_flight.forget(client)
 
-    def link_up(self, peer: str, connection: RuntimeConnection, hello: Hello) -> None:
+    def link_up(self, peer: str, connection: RuntimeLink, hello: Hello) -> None:
         """The neighbour `peer` has introduced itself with `hello`. An older link to it is closed."""
         before = self.peers.get(peer)
         if before is not None:
@@ -429,7 +410,8 @@ class Runtime:
         if self.peers.get(peer) is not connection:
             return len(frames)
         handled = self.give([PeerFrameReceived(peer, frame) for frame in frames], until)
-        self._stay_awake()
+        if self._awake is not None:
+            self._awake.stay()
         if self.backlog.bytes > self._disk_queue_bytes_max and self.peers.get(peer) is connection:
             self._paused_links.add(connection)
             connection.pause()
@@ -515,6 +497,9 @@ class Runtime:
                     connection.send(effect.frame)
             elif isinstance(effect, RefuseClient | RefusePeer):
                 self._refuse(effect)
+            elif isinstance(effect, DropAnswers):
+                if (connection := self.peers.get(effect.peer)) is not None:
+                    connection.drop_answers(effect.pubend)
             else:
                 to_disk.append(effect)
 

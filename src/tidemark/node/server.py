@@ -35,6 +35,7 @@ from tidemark.node.sockets import call_back, is_here
 from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.topology import Topology
 from tidemark.node.unfinished_input import UnfinishedInput
+from tidemark.node.workers.redirects import Redirects
 from tidemark.wire.frames import Answer, Ask, Hello, Overlay, Pong, Refused
 from tidemark.wire.limits import VERSIONS_MISSED_MAX
 from tidemark.wire.liveness.tcp_info import TcpInfo
@@ -202,6 +203,8 @@ class Server:
         #: failed logins, which connections report, and a counter for metrics
         self.login_limits = LoginLimits(self.time)
         self.logins_failed = 0
+        #: sends clients to other workers; None unless this broker is one of several workers
+        self.redirects: Redirects | None = None
         #: neighbours that said what this broker cannot handle; links report them
         self.refused_neighbours = RefusedNeighbours(self.time)
         self._listener: asyncio.Server | None = None

@@ -102,6 +102,22 @@ class RangeSet:
         edges = zip([base, *self._uptos[low:high]], [*self._bases[low:high], upto], strict=True)
         return [(start, stop) for start, stop in edges if start < stop]
 
+    def few_gaps(self, base: Tick, upto: Tick, most: int) -> list[Range]:
+        """The gaps of `(base, upto]`; if there are more than `most`, the last has all that is left."""
+        assert base <= upto
+        assert most > 0
+        found: list[Range] = []
+        at = bisect_right(self._uptos, base)
+        while base < upto:
+            stop = min(self._bases[at], upto) if at < len(self._bases) else upto
+            if base < stop and len(found) == most:
+                return [*found[:-1], (found[-1][0], upto)]
+            if base < stop:
+                found.append((base, stop))
+            base = self._uptos[at] if at < len(self._uptos) else upto
+            at += 1
+        return found
+
     def parts(self, base: Tick, upto: Tick) -> list[Range]:
         """The parts of `(base, upto]` that are in the set, in order."""
         assert base <= upto

@@ -71,6 +71,11 @@ class Wants(Generic[Asker]):
         """The ranges that some asker wants, in tick order."""
         return list(self._anyone)
 
+    def wants(self, asker: Asker, tick: Tick) -> bool:
+        """Whether `asker` waits for this tick."""
+        mine = self._of.get(asker)
+        return mine is not None and mine.contains(tick)
+
     def missing(self, base: Tick, upto: Tick) -> list[Range]:
         """The parts of `(base, upto]` that no asker wants, in order."""
         return self._anyone.gaps(base, upto)

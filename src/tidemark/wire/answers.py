@@ -410,6 +410,8 @@ SUBSCRIPTION = Question("subscription", SubscriptionStatus, "everyone")
 REMOVE = Question("remove", SubscriptionRemoved, "administer")
 #: Move a subscription forward. Arguments: name; to, which is "now", a tick or the text of a token.
 SEEK = Question("seek", SubscriptionStatus, "administer")
+#: Change the selector of a subscription that is not connected, from some tick on. Arguments: name; where.
+SELECT = Question("select", SubscriptionStatus, "administer")
 #: Tell pubends how far the archive has got. Argument: token, up to which it has everything.
 ARCHIVED = Question("archived", tuple[PubendStatus, ...], "pipeline")
 #: Let go, early, what the archive has, so that it is read from there. Argument: token, up to which.

@@ -34,7 +34,7 @@ class Hello:
     incarnation: int
     #: the versions of the protocol between brokers that the sender can speak
     oldest: int = 2
-    newest: int = 7
+    newest: int = 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -259,6 +259,7 @@ def test_nobody_who_has_not_proved_who_it_is_may_do_anything() -> None:
         ("hosts", {OPS, EYE, LAKE}),
         ("archived", {OPS, LAKE}),
         ("seek", {OPS}),
+        ("select", {OPS}),
         ("remove", {OPS}),
         ("forget_host", {OPS}),
         ("unheard of", {OPS}),

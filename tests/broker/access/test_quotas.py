@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.broker.desk import Desk, batch, told
 from tidemark.access.document import AccessDocument
-from tidemark.broker.access.held_quota import PERIOD_US
 from tidemark.broker.effects import AccessChanged, ClientCame, ClientGone, Effect, RefuseClient
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import (
@@ -43,6 +42,8 @@ publisher = ["desk"]
 quota.publish_events = 10
 """
 DOCUMENT = AccessDocument.parse(RULES, 1)
+#: What is owed is counted this often, unless a broker is configured otherwise.
+PERIOD_US = 5_000_000
 ALICE, BOB, PAULA, OTHER, THIRD = range(1, 6)
 
 

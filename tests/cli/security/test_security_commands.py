@@ -21,7 +21,7 @@ from tidemark.admin.starting import BrokerReady
 from tidemark.cli.brokers.serve import _welcome
 from tidemark.cli.root import main
 from tidemark.errors import NotConnectedError
-from tidemark.node.process.workers import PORT_STEP
+from tidemark.node.workers.layout import FIRST_PORT, PORT_STEP
 from tidemark.sync import Client, connect
 
 pytest.importorskip("cryptography")
@@ -137,9 +137,10 @@ def test_workers_are_secured_in_one_command_and_prove_themselves_to_each_other(t
     workers = Spoken("up", *given, "--listen", f"127.0.0.1:{port}", "--data-dir", str(data))
     try:
         drawn, use = json.loads(workers.line()), json.loads(workers.line())
-        first, second = (f"tidemark+tls://127.0.0.1:{at}" for at in (port, port + PORT_STEP))
+        own = (port + FIRST_PORT, port + PORT_STEP)
+        first, second = (f"tidemark+tls://127.0.0.1:{at}" for at in own)
         assert [each["url"] for each in drawn["brokers"]] == [first, second]
-        assert use["url"] == f"{first},127.0.0.1:{port + PORT_STEP}"
+        assert use["url"] == f"tidemark+tls://127.0.0.1:{port}"
         # The first worker's certificate names neither of them: they share the key.
         find_context("data").use(os.environ)
         with connected(first) as one, connected(second) as other:
@@ -149,6 +150,10 @@ def test_workers_are_secured_in_one_command_and_prove_themselves_to_each_other(t
                     time.sleep(0.02)
                 one.publish("t", {"n": 5})
                 assert next(iter(sub))["n"] == 5
+        # Behind the one address TLS and the login are those of a worker.
+        with connected(use["url"]) as any_of_them:
+            assert any_of_them.broker in ("worker-1", "worker-2")
+            any_of_them.publish("t", {"n": 6})
     finally:
         workers.process.terminate()
         workers.close()

@@ -22,7 +22,7 @@ from tidemark.lab.bench.processes.shared_counters import SharedCounters
 from tidemark.lab.bench.report import Goal, Measurement, Section
 from tidemark.lab.bench.security import benchmark as security
 from tidemark.lab.bench.security import logins
-from tidemark.lab.bench.system import catchup, fanout, history, idle, latency, publish
+from tidemark.lab.bench.system import catchup, fanout, history, idle, latency, publish, workers
 from tidemark.lab.bench.system.load import MESSAGE_BYTES, SCHEMA, Batches, Load, kinds_in, numbers_of
 from tidemark.message.batches.batch import EventBatch
 
@@ -31,7 +31,12 @@ TINY: dict[str, tuple[Any, Any]] = {
     "fanout": (fanout, fanout.FanoutEffort((fanout.FanoutCase("os", "lean", 100),), 8, 0.0, 0.2)),
     "publish": (
         publish,
-        publish.PublishEffort((publish.PublishCase("os", "publish_many", 50),), 0.0, 0.1, 2),
+        publish.PublishEffort(
+            (publish.PublishCase("os", "publish_many", 50), publish.PublishCase("os", publish.BARE, 50)),
+            0.0,
+            0.1,
+            2,
+        ),
     ),
     "catchup": (
         catchup,
@@ -42,6 +47,7 @@ TINY: dict[str, tuple[Any, Any]] = {
     "security": (security, security.TINY),
     "logins": (logins, logins.TINY),
     "idle": (idle, idle.IdleEffort(10, 0.0, 0.1)),
+    "workers": (workers, workers.WorkersEffort((2,), (100,), 8, 0.0, 0.2)),
     "history": (history, history.HistoryEffort(20, (2_000, 4_000), 10)),
 }
 

@@ -123,3 +123,35 @@ def test_what_single_events_add_to_the_pfs_goes_together_and_before_all_that_com
         assert len(worker.seen) == len(put) + 2
 
     asyncio.run(story())
+
+
+def test_additions_to_the_pfs_that_follow_one_another_are_carried_out_as_one() -> None:
+    async def story() -> None:
+        worker = Slow()
+        worker.gate.set()
+        disks = DiskThreads(worker, KeepingListener())
+
+        def addition(base: int, *ticks: int, pubend: str = "p", number: int = 1) -> AppendPfs:
+            sets, lengths = np.full(len(ticks), number, np.uint32), np.array(ticks, np.uint32)
+            members = {number: np.array([number], np.uint32)} if ticks else {}
+            return AppendPfs(pubend, base, base + 10, np.array(ticks, np.int64), sets, lengths, members)
+
+        disks.put([addition(0, 3, 4), addition(10)])
+        disks.put([addition(20, 25, number=2)])
+        disks.put([addition(40, 41)])  # what lies between is not known
+        disks.put([addition(0, 1, pubend="q")])
+        disks.put([SyncPfs(1), addition(10, 12, pubend="q")])
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await disks.stop()
+        first, gap, other, sync, last = worker.seen
+        assert isinstance(first, AppendPfs)
+        assert (first.base, first.upto, first.ticks.tolist()) == (0, 30, [3, 4, 25])
+        assert (first.sets.tolist(), first.lengths.tolist()) == ([1, 1, 2], [3, 4, 25])
+        assert {number: each.tolist() for number, each in first.members.items()} == {1: [1], 2: [2]}
+        assert isinstance(gap, AppendPfs)
+        assert isinstance(other, AppendPfs)
+        assert isinstance(last, AppendPfs)
+        assert [(each.pubend, each.base) for each in (gap, other, last)] == [("p", 40), ("q", 0), ("q", 10)]
+        assert sync == SyncPfs(1)
+
+    asyncio.run(story())

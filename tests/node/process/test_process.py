@@ -202,6 +202,7 @@ def test_a_disk_that_fails_at_the_very_end_is_no_good_end(
     assert process_module.run(config_at(tmp_path / "data"), ready=end) == DISK_FAILED
 
 
+@pytest.mark.slow
 def test_a_topology_starts_and_stops_with_one_command(tmp_path: Path) -> None:
     ports = dict(zip(("east", "middle", "west"), free_ports(3), strict=True))
     file = tmp_path / "cells.toml"

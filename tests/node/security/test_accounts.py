@@ -45,7 +45,12 @@ def test_a_subscriber_sees_what_its_rule_shows_and_a_stranger_nothing(tmp_path: 
     play(story)
 
 
-def test_a_wrong_password_an_unknown_user_and_no_user_are_refused_in_the_same_words(tmp_path: Path) -> None:
+def test_a_wrong_password_an_unknown_user_and_no_user_are_refused_in_the_same_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TIDEMARK_USER", raising=False)
+    monkeypatch.delenv("TIDEMARK_PASSWORD_FILE", raising=False)
+
     async def story(stage: Stage) -> None:
         node = await secured(stage, tmp_path)
         url = f"tidemark://{node.address}"

@@ -153,9 +153,12 @@ def test_structs_grow_in_place() -> None:
     assert merge_types(a, pa.struct([("x", pa.int64())])) is None
 
 
+ROOTS = st.lists(events(types()), min_size=1, max_size=3)
+
+
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[EventBatch, dict[int, Schema]]:
-    roots = draw(st.lists(events(types()), min_size=1, max_size=3))
+    roots = draw(ROOTS)
     schemas = [Schema(root) for root in roots if isinstance(root, Tuple)]
     builder = BatchBuilder()
     for _ in range(draw(st.integers(1, 6))):

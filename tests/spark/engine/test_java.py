@@ -1,8 +1,7 @@
-"""Which Java Spark gets, and that the one made from PyPI runs it."""
+"""Which Java Spark gets; `test_session_end.py` shows that the one made from PyPI runs it."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,18 +10,6 @@ import pytest
 
 from tidemark.errors import TidemarkError
 from tidemark.spark.engine import java
-
-SPARK_JOB = """
-import sys
-from tidemark.spark.engine.session import session
-
-spark = session(master="local[1]")
-assert spark.sparkContext.parallelize(range(100), 2).count() == 100
-spark.range(10).write.parquet(sys.argv[1])
-assert spark.read.parquet(sys.argv[1]).count() == 10
-print(spark._jvm.java.lang.System.getProperty("java.version"))
-spark.stop()
-"""
 
 
 def make_java(home: Path, version: str, *, vector: bool = True) -> Path:
@@ -136,18 +123,3 @@ def test_a_cache_that_cannot_be_written_is_an_error_and_not_half_a_shim(bare: Pa
     (bare / "cache").write_text("in the way")
     with pytest.raises(OSError, match="cache"):
         java.bundled_home()
-
-
-@pytest.mark.spark
-def test_spark_runs_on_the_bundled_java(tmp_path: Path) -> None:
-    environment = os.environ | {"TIDEMARK_JAVA": "bundled", "TIDEMARK_CACHE": str(tmp_path / "cache")}
-    answer = subprocess.run(
-        [sys.executable, "-c", SPARK_JOB, str(tmp_path / "table")],
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert answer.returncode == 0, answer.stderr
-    assert answer.stdout.startswith("21.")

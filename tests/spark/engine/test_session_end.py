@@ -1,31 +1,46 @@
-"""A session that has ended takes its Java along, and another one can be started after it."""
+"""A session that has ended takes its Java along, and another one can be started after it, on another Java."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.waiting import PATIENCE_SECONDS
 
 PROGRAM = """
+import os
+import sys
 from pyspark import SparkContext
 from tidemark.spark.engine.session import end, session
 
-for _ in range(2):
+for kind in ("", "bundled"):
+    os.environ["TIDEMARK_JAVA"] = kind
     made = session(master="local[1]")
     java = SparkContext._gateway.proc
-    assert made.range(3).count() == 3
+    table = f"{sys.argv[1]}/table{kind}"
+    assert made.sparkContext.parallelize(range(100), 2).count() == 100
+    made.range(10).write.parquet(table)
+    assert made.read.parquet(table).count() == 10
+    version = made._jvm.java.lang.System.getProperty("java.version")
     end(made)
     assert java.poll() is not None
-print("ended")
+print(version)
 """
 
 
 @pytest.mark.spark
-def test_a_session_ends_with_its_java_and_can_be_started_again() -> None:
+def test_a_session_ends_with_its_java_and_the_next_one_runs_on_the_bundled_java(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+        [sys.executable, "-c", PROGRAM, str(tmp_path)],
+        env=os.environ | {"TIDEMARK_CACHE": str(tmp_path / "cache")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
     )
-    assert done.stdout == "ended\n", done.stderr
+    assert done.stdout.startswith("21."), done.stderr

@@ -285,6 +285,17 @@ class AccessControl:
         assert isinstance(restricted, Subscribe | Refused)
         return restricted
 
+    def as_owner(self, owner: str, frame: Subscribe) -> Subscribe | Refused:
+        """Return what a subscriber may get that owns a subscription, or why it may not; "" is nobody."""
+        if self._document is None or not owner:
+            return frame
+        rights = self._rights_of(owner)
+        if rights is None:
+            return _denied(frame, f"it is not known here what {owner!r} may see, who owns it")
+        restricted = self._restricted(rights, frame)
+        assert isinstance(restricted, Subscribe | Refused)
+        return restricted
+
     def _restricted(self, rights: Rights, frame: Subscribe | Fetch) -> ClientFrame | Refused:
         try:
             named = rights.hidden_in(frame.pattern, frame.selector)

@@ -12,25 +12,26 @@ from tidemark.broker.hosting.host import Host
 from tidemark.broker.hosting.owed import OwedOf
 from tidemark.broker.turn import Turn
 
-#: What subscriptions are owed is counted this often.
-PERIOD_US = 5_000_000
-
 
 class HeldQuota:
     """Holds the subscriptions of one host against the quotas of their owners."""
 
-    def __init__(self, host: Host, turn: Turn, bytes_of: Callable[[str], int | None]) -> None:
-        """`bytes_of`: the owner of a subscription -> the bytes that pubends may hold for it, if bounded."""
+    def __init__(self, host: Host, turn: Turn, bytes_of: Callable[[str], int | None], period: int) -> None:
+        """`bytes_of`: the owner of a subscription -> the bytes that pubends may hold for it, if bounded.
+
+        What is owed is counted once in `period` microseconds.
+        """
         self._host = host
         self._turn = turn
         self._bytes_of = bytes_of
+        self._period = period
         self._looked_at = 0
         self._is_counting = False
 
     def wake(self) -> None:
         """Have what is owed to subscriptions with a quota counted, if that is due."""
         now = self._turn.now
-        if self._is_counting or now - self._looked_at < PERIOD_US:
+        if self._is_counting or now - self._looked_at < self._period:
             return
         self._looked_at = now
         subscriptions = self._host.subscriptions.values()

@@ -28,8 +28,10 @@ ASK_EVENTS_MIN = 16
 #: Ranges asked for at once; with more, neighbouring ticks are asked for with what lies between them.
 ASK_RANGES_MAX = 8
 #: What is read from a log here is cut only where ticks are further apart than this part of all that is asked
-#: for: a read costs more than events that nobody wants, and subscribers should ask for the same ranges.
+#: for, and than so many ticks: a read costs more than events that nobody wants, and subscribers should ask
+#: for the same ranges.
 LOG_STEP_PART = 16
+LOG_STEP_TICKS_MIN = 1 << 14
 #: A part that has so many bytes is told by itself, and not together with what follows it.
 ALONE_BYTES = 32 << 10
 #: Ticks asked for at once where every event has to be matched again: at first, at the least and at the most.
@@ -104,11 +106,17 @@ class Catchup:
         last = min(first + self._events_at_once, len(self._ticks)) - 1
         return int(self._ticks[first]) - 1, int(self._ticks[last])
 
-    def missing(self, *, from_log: bool = False) -> list[Range]:
-        """Return what to ask for next, in few ranges; in fewer still if a log here is read for it."""
+    def missing(self, *, log_upto: int | None = None) -> list[Range]:
+        """Return what to ask for next, in few ranges.
+
+        If a log here is read for it, `log_upto` is the last tick that may be asked for. There are fewer
+        ranges then, and they begin and end where those of others do that want about the same.
+        """
         lacking = self._lacking()[: self._events_at_once]
+        if not self._unfiltered and log_upto is not None:
+            return _on_grid(_ranges(lacking, LOG_STEP_PART), log_upto)
         if not self._unfiltered:
-            return _ranges(lacking, LOG_STEP_PART if from_log else None)
+            return _ranges(lacking)
         base, upto = next(iter(self._unfiltered))
         before = lacking[lacking <= base]
         return _ranges(before) if len(before) else [(base, min(upto, base + self._span))]
@@ -383,12 +391,13 @@ class Catchup:
 def _ranges(ticks: Ticks, part: int | None = None) -> list[Range]:
     """Return at most ASK_RANGES_MAX ranges that hold these ticks, cut where the ticks are furthest apart.
 
-    With `part`, it is cut only where they are further apart than this part of them all.
+    With `part`, it is cut only where they are further apart than this part of them all, and than
+    LOG_STEP_TICKS_MIN.
     """
     if not len(ticks):
         return []
     steps = ticks[1:] - ticks[:-1]
-    least = 1 if part is None else max(1, int(ticks[-1] - ticks[0]) // part)
+    least = 1 if part is None else max(LOG_STEP_TICKS_MIN, int(ticks[-1] - ticks[0]) // part)
     widest = np.flatnonzero(steps > least)
     if len(widest) >= ASK_RANGES_MAX:
         furthest = np.argpartition(steps[widest], 1 - ASK_RANGES_MAX)[1 - ASK_RANGES_MAX :]
@@ -397,3 +406,17 @@ def _ranges(ticks: Ticks, part: int | None = None) -> list[Range]:
     firsts = ticks[np.concatenate(([0], cuts))]
     lasts = ticks[np.concatenate((cuts - 1, [len(ticks) - 1]))]
     return list(zip((firsts - 1).tolist(), lasts.tolist(), strict=True))
+
+
+def _on_grid(ranges: list[Range], upto_max: int) -> list[Range]:
+    """Return ranges that hold these and begin and end at round ticks, but end at `upto_max` at the latest.
+
+    Subscribers of different events would else ask for ranges that differ by a few ticks, and what is left of
+    one beside the other is a read of its own. The ranges must be apart as LOG_STEP_PART says.
+    """
+    found: list[Range] = []
+    for base, upto in ranges:
+        least = max(LOG_STEP_TICKS_MIN, (upto - base) // LOG_STEP_PART) // 2
+        step = 1 << (least.bit_length() - 1)
+        found.append((base // step * step, max(upto, min(-(-upto // step) * step, upto_max))))
+    return found

@@ -23,7 +23,7 @@ from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.publishing.past_fetches import PastFetches
 from tidemark.broker.streams.interest import HERE
 from tidemark.broker.streams.stream import Ranges
-from tidemark.broker.streams.window import Cuts, unexpired
+from tidemark.broker.streams.window import Cuts, WindowPiece, unexpired
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools
@@ -108,7 +108,10 @@ class CatchupStreams:
 
     def wake(self, pubend: str) -> None:
         """Time has passed: all catchup streams of a pubend may go on, and ask again for what they lack."""
-        for number, catchup in self._constreams[pubend].catchups.items():
+        constream = self._constreams[pubend]
+        if not constream.catchups:
+            constream.stream.window.forget_pieces()
+        for number, catchup in constream.catchups.items():
             catchup.ask_again()
             self._calls[pubend, number] = None
 
@@ -127,10 +130,17 @@ class CatchupStreams:
     # What arrives.
 
     def answered(self, pubend: str, base: int, upto: int, batch: EventBatch | None, damaged: Ranges) -> None:
-        """An answer of the stream arrived: give it to every catchup stream of the pubend."""
+        """An answer of the stream arrived: give it to every catchup stream of the pubend.
+
+        The log of a pubend hosted here has all that there is, so who comes a moment later need not read it
+        again. An answer of a neighbour may lack what nobody wanted when it was asked for.
+        """
+        constream = self._constreams[pubend]
         cuts = Cuts(batch) if batch is not None and batch.count else None
+        if constream.stream.is_hosted and cuts is not None and constream.catchups and not damaged:
+            constream.stream.window.remember(WindowPiece(base, upto, cuts, []))
         readable = self._readable(cuts)
-        for number, catchup in self._constreams[pubend].catchups.items():
+        for number, catchup in constream.catchups.items():
             catchup.arrived(base, upto, cuts, damaged, partial(self._chosen, pubend, number), readable)
             self._calls[pubend, number] = None
 
@@ -303,8 +313,12 @@ class CatchupStreams:
         stream = self._constreams[pubend].stream
         piece = stream.window.piece(*span)
         if piece is None:
-            if catchup.is_worth_asking(span[1]):
-                stream.nacked(HERE, catchup.missing(from_log=stream.is_hosted))
+            # What comes first is being read from the log for another subscriber: everybody gets that. Asking
+            # for the little that the other one did not want would be a read of its own for each of many.
+            is_coming = stream.is_hosted and stream.is_awaited_here(span[0] + 1)
+            if not is_coming and catchup.is_worth_asking(span[1]):
+                log_upto = self._constreams[pubend].delivered if stream.is_hosted else None
+                stream.nacked(HERE, catchup.missing(log_upto=log_upto))
             return
         chosen = partial(self._chosen, pubend, subscription.id)
         readable = self._readable(piece.cuts)

@@ -15,7 +15,7 @@ from tidemark.broker.hosting.constream import Constream
 from tidemark.broker.hosting.host_state import HostState
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.turn import Turn
-from tidemark.ticks import TICK_MAX
+from tidemark.ticks import TICK_MAX, TICK_MIN, Range
 
 #: (subscriber, pubend) -> what it is owed; without pubends at which the subscriber has not begun.
 OwedOf = Mapping[tuple[int, str], Owed]
@@ -60,6 +60,17 @@ class OwedCounts:
         self._countings[ticket] = counting
         for pubend, bases in counting.waiting.items():
             self._out.add(CountPfs(ticket, pubend, bases))
+
+    def held_for(self, subscription: HostedSubscription) -> dict[str, Range]:
+        """Return pubend -> the range whose events pubends keep for a subscription, and which are counted."""
+        ranges: dict[str, Range] = {}
+        for pubend, constream in self._constreams.items():
+            if pubend in subscription.released and constream.delivered is not None:
+                lost = TICK_MIN if self._recall else constream.stream.window.knowledge.lost
+                known = subscription.known.get(pubend, TICK_MAX)
+                base = max(subscription.holds_beyond(pubend), known, lost)
+                ranges[pubend] = min(base, constream.delivered), constream.delivered
+        return ranges
 
     def _begin(
         self, counting: _Counting, subscription: HostedSubscription, pubend: str, constream: Constream

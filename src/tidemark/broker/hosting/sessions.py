@@ -259,6 +259,25 @@ class Sessions:
         self._host.save(subscription, lambda: None)
         self._connect(client, frame, subscription)
 
+    def select(self, subscription: HostedSubscription, selector: str) -> Refused | None:
+        """Change the selector of a subscription whose subscriber is away; return why not, or None.
+
+        What its owner may not see stays out of it. Until the new one starts at a pubend the old one holds.
+        """
+        pattern = subscription.current.wanted.pattern
+        frame = self._access.as_owner(
+            subscription.owner, Subscribe(subscription.name, pattern, selector, True, 0)
+        )
+        if isinstance(frame, Refused):
+            return frame
+        refusal = self._refusal(frame, subscription)
+        if refusal is not None:
+            return Refused("subscribe", subscription.name, *refusal)
+        if _is_change(frame, subscription):
+            self._host.change(subscription, SelectorPeriod(_wanted(frame)))
+            self._host.save(subscription, lambda: None)
+        return None
+
     def _connect(self, client: int, frame: Subscribe, subscription: HostedSubscription) -> None:
         """Give the subscription to the newer connection; its token decides where the subscriber goes on."""
         self._end_older(client, subscription)

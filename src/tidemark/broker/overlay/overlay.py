@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from tidemark.broker.config import BrokerConfig
-from tidemark.broker.effects import LinkMeasured, SendPeer
+from tidemark.broker.effects import DropAnswers, LinkMeasured, SendPeer
 from tidemark.broker.overlay.changeover import Changeover
 from tidemark.broker.overlay.conditions import Conditions
 from tidemark.broker.overlay.layout import Layout
@@ -151,7 +151,9 @@ class Overlay:
         self._strangers.pop(peer, None)
         self._said_ways.pop(peer, None)
         self._conditions.link_lost(peer, self._turn.now)
-        self._changeovers = {name: each for name, each in self._changeovers.items() if each.peer != peer}
+        for name in [name for name, each in self._changeovers.items() if each.peer == peer]:
+            del self._changeovers[name]
+            self._tell_anew(name, self._streams[name])
         for name, stream in self._streams.items():
             if peer in stream.followers:
                 stream.leave(peer)
@@ -217,8 +219,9 @@ class Overlay:
     def unfollowed(self, peer: str, frame: Unfollow) -> None:
         """A neighbour does not follow a stream any more: it has the pubend from another broker."""
         self._strangers.get(peer, {}).pop(frame.pubend, None)
-        if frame.version >= self._interests.heard_version(frame.pubend, peer):
+        if frame.version >= self._interests.heard_version(frame.pubend, peer) > 0:
             self._forget(frame.pubend, peer)
+            self._out.add(DropAnswers(peer, frame.pubend))
 
     def _forget(self, pubend: str, peer: str) -> None:
         self._absent.pop((pubend, peer), None)
@@ -237,6 +240,7 @@ class Overlay:
         """
         before = set(self.routing.neighbours)
         self.routing = Routing(layout, self._me)
+        self._changeovers = {name: it for name, it in self._changeovers.items() if name in self._streams}
         for peer in sorted(before - set(self.routing.neighbours)):
             self.link_down(peer)
             self._last_life.pop(peer, None)
@@ -252,7 +256,6 @@ class Overlay:
                 del interests[frame.pubend]
                 self.followed(peer, frame)
         self._better = {name: better for name, better in self._better.items() if name in self._streams}
-        self._changeovers = {name: it for name, it in self._changeovers.items() if name in self._streams}
         self._absent = {key: at for key, at in self._absent.items() if key[0] in self._streams}
         self._is_stale = True
         return self._greet_early()
@@ -409,6 +412,10 @@ class Overlay:
         """The neighbour that was to be followed is not the best any more."""
         changeover = self._changeovers.pop(name)
         self._out.add(SendPeer(changeover.peer, Unfollow(name, changeover.version)))
+        self._tell_anew(name, stream)
+
+    def _tell_anew(self, name: str, stream: Stream) -> None:
+        """Tell the way in use the newest interest, which only the neighbour that is not followed was told."""
         if stream.upstream is not None:
             self._interest(name, stream.upstream)
 

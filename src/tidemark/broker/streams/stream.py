@@ -396,6 +396,10 @@ class Stream:
         """Return the parts of `(base, upto]` that a neighbour or somebody here has asked for."""
         return RangeSet(self._wants.wanted()).parts(base, upto)
 
+    def is_awaited_here(self, tick: int) -> bool:
+        """Return whether somebody here has asked for this tick and the answer is under way."""
+        return self._wants.wants(HERE, tick)
+
     def accounted(self, base: int, upto: int, version: int) -> list[Range]:
         """Return the parts of `(base, upto]` of which the window knows all that is wanted here by `version`.
 

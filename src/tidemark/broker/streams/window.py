@@ -30,8 +30,9 @@ CUTS_MAX = 64
 CUTS_BYTES_MAX = 2 * PIECE_BYTES
 #: The share of a window that is forgotten at once where it is written to a cache.
 SAVED_SHARE = 8
-#: Pieces that are remembered: subscribers that catch up together are never far apart.
-PIECES_MAX = 8
+#: Memory of the pieces that are remembered, with what was cut out of them. Subscribers that return together
+#: come one after the other, and each of them goes as far as its credit allows before the next one begins.
+PIECES_BYTES_MAX = 32 << 20
 #: So many batches in a row, of at most so many bytes each, are made one: a single event that is a batch of
 #: its own takes far more memory than its bytes.
 MERGED_BATCHES = 64
@@ -48,6 +49,11 @@ class Cuts:
         self._of_ticks: dict[tuple[int, int, int], tuple[Rows, EventBatch | None]] = {}
         #: memory of the parts and of their keys
         self._bytes = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory of the batch and of the parts that are remembered."""
+        return self.batch.held_bytes + self._bytes
 
     def take(self, rows: Rows) -> EventBatch:
         """Return these rows, in order."""
@@ -91,6 +97,11 @@ class WindowPiece(NamedTuple):
     cuts: Cuts | None
     damaged: list[Range]
 
+    @property
+    def held_bytes(self) -> int:
+        """The memory of its events and of what was cut out of them."""
+        return 0 if self.cuts is None else self.cuts.held_bytes
+
 
 class Window:
     """Knowledge and events of one stream beyond `floor`."""
@@ -111,7 +122,7 @@ class Window:
         #: beyond this tick, each batch ends before the next one begins
         self._tangled_upto = TICK_MIN
         #: the pieces that were read last, for subscribers that read the same
-        self._pieces: deque[WindowPiece] = deque(maxlen=PIECES_MAX)
+        self._pieces: deque[WindowPiece] = deque()
 
     def learn(self, base: int, upto: int, batch: EventBatch | None, damaged: Iterable[Range] = ()) -> None:
         """Add knowledge of `(base, upto]`; what is at or below the floor, or known already, is dropped."""
@@ -247,12 +258,35 @@ class Window:
                 return found
         if not self.knowledge.known.covers(base, upto):
             return None
+        base = self._aligned(base)
         stop = self.reach(base, self.knowledge.horizon(base))
         batch = self.events(base, stop)
         cuts = Cuts(batch) if batch is not None else None
         found = WindowPiece(base, stop, cuts, self.damaged.parts(base, stop))
-        self._pieces.append(found)
+        self.remember(found)
         return found
+
+    def _aligned(self, base: int) -> int:
+        """Return where the batch begins that `base` lies in, if all is known from there on; else `base`.
+
+        Pieces that begin with a batch are those of everybody, wherever the first event lies that each wants.
+        """
+        at = bisect_right(self._batches, base, key=lambda entry: entry[0])
+        if at == len(self._batches) or base < self._tangled_upto:
+            return base
+        before = int(self._batches[at][2].ticks[0]) - 1
+        return before if before < base and self.knowledge.known.covers(before, base) else base
+
+    def remember(self, piece: WindowPiece) -> None:
+        """Keep a piece for others that want it. It must have all that any subscriber here wants of it."""
+        self._pieces.append(piece)
+        held = sum(each.held_bytes for each in self._pieces)
+        while held > PIECES_BYTES_MAX and len(self._pieces) > 1:
+            held -= self._pieces.popleft().held_bytes
+
+    def forget_pieces(self) -> None:
+        """Nobody wants pieces any more."""
+        self._pieces.clear()
 
     def _drop(self, upto: int) -> None:
         self.damaged.remove_upto(upto)

@@ -26,7 +26,10 @@ from tidemark.cli.output import emit, emit_either
 )
 @click.option("--topology", type=FILE, help="Start every process of this file.")
 @click.option(
-    "--workers", type=click.IntRange(1), metavar="N", help="Start N linked brokers, for more cores."
+    "--workers",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Start N linked brokers behind one address, for more cores.",
 )
 @click.option("--no-pipeline", is_flag=True, help="Start no archive beside the broker.")
 @click.option(
@@ -78,7 +81,8 @@ def up(
     where = _console_address(console, is_default=listen is None and topology is None)
     if workers is not None:
         file, archive = starting.lay_out_workers(workers, options)
-        _run_topology(file, archive if has_archive else None, where, as_json)
+        front = options.get("broker.listen", LISTEN_DEFAULT)
+        _run_topology(file, archive if has_archive else None, where, as_json, front)
     if topology is not None:
         if options:
             raise click.UsageError(
@@ -201,21 +205,25 @@ def _console_address(given: str | None, *, is_default: bool) -> str | None:
     return where
 
 
-def _run_topology(file: Path, archive: Path | None, console: str | None, as_json: bool) -> NoReturn:
-    """Draw a topology, run it until it is stopped, and end this process."""
+def _run_topology(
+    file: Path, archive: Path | None, console: str | None, as_json: bool, front: str | None = None
+) -> NoReturn:
+    """Draw a topology, run it until it is stopped, and end this process. `front`: the address of workers."""
     from tidemark.cli.brokers.overview import draw
     from tidemark.node.config.loading import topology_of
 
     topology = topology_of(file)
     scheme = starting.scheme_of(file)
     emit_either(describe_overlay(topology, source=str(file), like=scheme), draw, as_json)
-    url = scheme + ",".join(str(each.listen) for each in topology.brokers.values())
+    url = scheme + (front or ",".join(str(each.listen) for each in topology.brokers.values()))
+    shown = f"http://{console}" if console else None
     if as_json:
-        emit({"url": url})
+        emit({"url": url, "console": shown})
     else:
-        click.echo(f"\n{click.style('use', bold=True)}   {url}\nstop  Ctrl-C")
+        where = f"\n{click.style('see', bold=True)}   {shown}" if shown else ""
+        click.echo(f"\n{click.style('use', bold=True)}   {url}{where}\nstop  Ctrl-C")
     sys.stdout.flush()
-    sys.exit(starting.run_topology_file(file, archive, console))
+    sys.exit(starting.run_topology_file(file, archive, console, front))
 
 
 def _print_json(ready: BrokerReady) -> None:

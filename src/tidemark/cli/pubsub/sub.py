@@ -165,7 +165,7 @@ def sub(
     if push is not None:
         _check_address(push)
     with (
-        connect(url) if push is None else listen(url, push, lease) as tm,
+        connect(url, durable) if push is None else listen(url, push, lease, durable) as tm,
         tm.subscribe(topic, where, durable=durable, ack=mode, gaps=True, **start) as subscription,
         Interrupts() as interrupts,
     ):

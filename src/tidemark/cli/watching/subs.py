@@ -10,6 +10,7 @@ import click
 from tidemark.admin import (
     REMOVE,
     SEEK,
+    SELECT,
     SUBSCRIPTION,
     SUBSCRIPTIONS,
     SubscriptionStatus,
@@ -104,6 +105,24 @@ def subs_seek(name: str, goal: str, url: str, as_json: bool) -> None:
     """
     now = datetime.now(UTC)
     emit_either(ask(url, SEEK, name=name, to=parse_goal(goal, now)), _shown, as_json)
+
+
+@subs.command("select")
+@click.argument("name")
+@click.option(
+    "--where", required=True, metavar="SELECTOR", help="What it gets from now on; empty: everything."
+)
+@BROKER
+@JSON
+def subs_select(name: str, where: str, url: str, as_json: bool) -> None:
+    """Change the selector of a subscription while nobody is connected, for events from now on.
+
+    What it is owed already stays. Its program has to subscribe with the new selector, or it changes it back.
+
+    \b
+    tidemark subs select audit --where "price > 100"
+    """
+    emit_either(ask(url, SELECT, name=name, where=where), _shown, as_json)
 
 
 def parse_goal(text: str, moment: datetime, option: str = "--to", now: str = "now") -> str | int:

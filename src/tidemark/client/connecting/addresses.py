@@ -17,6 +17,10 @@ TLS_SCHEME = "tidemark+tls://"
 PORT_DEFAULT = 7676
 PORT_MAX = 65_535
 ADDRESSES_MAX = 64
+WITHOUT_USER = (
+    "a broker's URL has no user and no password in it: give user= and password= to connect(), or set "
+    "TIDEMARK_USER and TIDEMARK_PASSWORD_FILE"
+)
 
 _PART = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:/?#@\[\]]+))(?::(?P<port>\d{1,5}))?")
 
@@ -34,8 +38,11 @@ class SocketAddress(NamedTuple):
 def parse_url(url: str) -> tuple[SocketAddress, ...]:
     """The brokers that `url` names, in its order, each once; ConfigError if it is malformed.
 
-    `host:port` alone is taken as `tidemark://host:port`.
+    `host:port` alone is taken as `tidemark://host:port`. A user and a password have no place in a URL, which
+    is shown, logged and kept in plans and checkpoints: such a URL is refused and not repeated.
     """
+    if "@" in url:
+        raise ConfigError(WITHOUT_USER, key="url")
     if "://" not in url and ":" in url:
         url = SCHEME + url
     if not url.startswith((SCHEME, TLS_SCHEME)):

@@ -43,6 +43,8 @@ async def _is_there(ask: Ask, name: str) -> bool:
     try:
         await ask("subscription", name=name)
     except RefusedError as error:
+        if error.code == "moved":
+            return True  # another worker has it, and this client is sent there when it subscribes
         if error.code != "unknown":
             raise
         return False

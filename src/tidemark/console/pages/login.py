@@ -18,15 +18,17 @@ _TRYING = asyncio.Semaphore(LOGINS_AT_A_TIME)
 
 async def show_login(visit: Visit) -> Response:
     """Show the form."""
-    return visit.page("login.html", problem="")
+    return visit.page("login.html", problem="", wanted=visit.query("next", "/"))
 
 
 async def log_in(visit: Visit) -> Response:
     """Log in with a user's name and password, or with a token."""
     form = await visit.form()
     caller = Caller(form.get("user", ""), form.get("password", ""), form.get("token", "").strip())
+    wanted = form.get("next", "/")
     if caller.is_anonymous:
-        return visit.page("login.html", 422, problem="Give a user and a password, or a token.")
+        problem = "Give a user and a password, or a token."
+        return visit.page("login.html", 422, problem=problem, wanted=wanted)
     async with _TRYING:
         try:
             async with visit.site.connections.use(caller):
@@ -35,8 +37,8 @@ async def log_in(visit: Visit) -> Response:
             if error.code != "login":
                 raise
             await asyncio.sleep(WRONG_SECONDS)
-            return visit.page("login.html", 401, problem=error.reason)
-    return visit.site.renew(visit, caller)
+            return visit.page("login.html", 401, problem=error.reason, wanted=wanted)
+    return visit.site.renew(visit, caller, wanted)
 
 
 async def log_out(visit: Visit) -> Response:

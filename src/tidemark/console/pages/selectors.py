@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from starlette.responses import Response
@@ -19,7 +20,7 @@ from tidemark.matching.topics import TopicPattern
 from tidemark.message.foreign.infer import infer_many
 from tidemark.message.foreign.json.plain import to_json_value
 from tidemark.message.schema import Schema
-from tidemark.wire.answers import ACCESS, TOPICS
+from tidemark.wire.answers import ACCESS, TOPICS, TopicStatus
 
 #: Events that a selector is tried on, unless the form says otherwise, and at the most.
 LAST, LAST_MAX = 200, 2_000
@@ -46,7 +47,7 @@ async def try_selector(visit: Visit) -> Response:
 
 
 async def _tried(visit: Visit, topic: str, where: str, last: int, topics: Any) -> dict[str, Any]:
-    recent = await newest_events(await visit.watch.pubends(), topic, "", last)
+    recent = await newest_events(await visit.watch.pubends_now(), topic, "", last)
     values = [event.value for event in recent.events]
     schema = _schema_of(topic, topics, values)
     described = describe(where or "TRUE", schema, values)
@@ -94,6 +95,32 @@ def checked_selector(where: str) -> str | None:
     except SelectorError as error:
         return str(error)
     return None
+
+
+def misfit(where: str, pattern: str, topics: Iterable[TopicStatus]) -> str | None:
+    """Return what is wrong with a selector, with the place under it; None if nothing is.
+
+    It has to fit one of the declared topics of the pattern, unless there is none, or an open one.
+    """
+    problem = checked_selector(where)
+    if problem is not None:
+        return problem
+    try:
+        wanted = TopicPattern.parse(pattern)
+    except TidemarkError as error:
+        return str(error)
+    for each in topics:
+        if each.is_removed or not wanted.matches(each.topic):
+            continue
+        if each.open or not each.schemas:
+            return None
+        try:
+            Selector.parse(where, Schema.parse(each.schemas[-1]), each.topic)
+        except SelectorError as error:
+            problem = problem or str(error)
+        else:
+            return None
+    return problem
 
 
 async def rule_of_user(visit: Visit, user: str, topic: str) -> str:

@@ -137,11 +137,20 @@ class Site:
 
         return endpoint
 
-    def renew(self, visit: Visit, caller: Caller) -> Response:
-        """Begin a new session for a caller that has just logged in or out, and go to the overview."""
+    async def failed(self, request: Request, problem: ProblemError) -> Response:
+        """Return the page that tells what is wrong with a request that no page answers."""
+
+        async def page(visit: Visit) -> Response:
+            del visit
+            raise problem
+
+        return await self.visited(page)(request)
+
+    def renew(self, visit: Visit, caller: Caller, to: str = "/") -> Response:
+        """Begin a new session for a caller that has just logged in or out, and go to a page of this site."""
         self.sessions.end(visit.cookie)
         cookie, _ = self.sessions.begin(caller)
-        response = RedirectResponse("/", 303)
+        response = RedirectResponse(to if _is_ours(to) else "/", 303)
         self._set_cookie(response, cookie)
         return response
 
@@ -168,13 +177,31 @@ class Site:
     def _failed(self, visit: Visit, error: TidemarkError | ProblemError) -> Response:
         problem = error if isinstance(error, ProblemError) else problem_of(error)
         if problem.status == 401 and visit.request.url.path != "/login":
-            return RedirectResponse("/login", 303)
+            return _to_login(visit.request)
         return self.page(visit, "error.html", problem.status, problem=problem)
 
     def _set_cookie(self, response: Response, cookie: str) -> None:
         response.set_cookie(
             COOKIE, cookie, httponly=True, samesite="strict", secure=self.options.is_tls, path="/"
         )
+
+
+def _to_login(request: Request) -> Response:
+    """Send a browser to the login, from where it comes back to the page that it wanted.
+
+    A page that refreshes a part of itself is told so in a header: it would put the other page into that part.
+    """
+    wanted = request.headers.get("hx-current-url") or str(request.url) if request.method == "GET" else ""
+    path = wanted.partition("://")[2].partition("/")[2]
+    login = f"/login?next=/{quote(path, safe='')}" if path else "/login"
+    if "hx-request" in request.headers:
+        return Response("", 401, {"HX-Redirect": login})
+    return RedirectResponse(login, 303)
+
+
+def _is_ours(path: str) -> bool:
+    """Whether an address is a path of this site; a browser takes // and /\\ for another site."""
+    return path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
 
 
 def _show_rate(number: float | None) -> str:

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from urllib.parse import quote
 
 from starlette.responses import Response
 
 from tidemark.admin.broker_snapshot import lags_of
 from tidemark.console.door.requests import start_of
-from tidemark.console.pages.selectors import checked_selector
+from tidemark.console.pages.selectors import misfit
 from tidemark.console.pages.site import Visit
+from tidemark.console.pages.topics import reason_of
 from tidemark.console.problems import ProblemError
+from tidemark.console.recent_events import newest_events
 from tidemark.console.watch import HostedSubscription
+from tidemark.errors import RefusedError
 from tidemark.ticks import CheckpointToken
-from tidemark.wire.answers import REMOVE, SEEK, SUBSCRIPTION
+from tidemark.wire.answers import REMOVE, SEEK, SELECT, SUBSCRIPTION, TOPICS
 
 #: Subscriptions on one page.
 SHOWN_MAX = 500
+#: Events that an old and a new selector are compared on.
+COMPARED = 200
 
 
 async def list_subscriptions(visit: Visit) -> Response:
@@ -47,23 +53,50 @@ async def list_subscriptions(visit: Visit) -> Response:
 
 async def show_subscription(visit: Visit) -> Response:
     """Show one subscription, and the forms that change it."""
-    hosted = await _hosted(visit)
+    return await _subscription_page(visit, await _hosted(visit))
+
+
+async def _subscription_page(
+    visit: Visit, hosted: HostedSubscription, refused: ProblemError | None = None
+) -> Response:
+    """Show one subscription; with what is wrong with a change that was asked for, below its form."""
     client = await visit.watch.client_of(hosted.broker)
     status = await client.ask(SUBSCRIPTION, name=hosted.status.name)
     lag = next(iter(lags_of([status], hosted.broker)), None)
     catch_up = None
     if lag is not None:
         catch_up = visit.watch.catch_ups.look(lag.name, lag.owed_events, time.monotonic())
-    return visit.page("subscription.html", hosted=hosted, one=status, lag=lag, catch_up=catch_up)
+    return visit.page(
+        "subscription.html",
+        200 if refused is None else refused.status,
+        hosted=hosted,
+        one=status,
+        at=f"/subscriptions/{quote(status.name, safe='')}",
+        lag=lag,
+        catch_up=catch_up,
+        what=visit.query("what"),
+        to=visit.query("to", "now"),
+        where=visit.query("where", status.selector),
+        problem="" if refused is None else refused.reason,
+    )
 
 
 async def preview_change(visit: Visit) -> Response:
     """Show what a change of a subscription would mean, with a button that makes it."""
     hosted = await _hosted(visit)
-    what = visit.query("what")
-    lag = hosted.lag
-    owed = 0 if lag is None else lag.owed_events
+    what, name = visit.query("what"), hosted.status.name
+    to = visit.query("where") if what == "selector" else visit.query("to", "now") if what == "seek" else ""
+    try:
+        meaning = await _meaning(visit, hosted, what, to)
+    except ProblemError as problem:
+        return await _subscription_page(visit, hosted, problem)
+    return visit.page("confirm.html", name=name, what=what, to=to, meaning=meaning)
+
+
+async def _meaning(visit: Visit, hosted: HostedSubscription, what: str, to: str) -> list[str]:
+    """Return what a change means, as sentences; ProblemError if it cannot be made."""
     name = hosted.status.name
+    owed = 0 if hosted.lag is None else hosted.lag.owed_events
     if what == "remove":
         meaning = [
             f"The subscription {name!r} ends for good; its name can be taken by a new one.",
@@ -72,35 +105,53 @@ async def preview_change(visit: Visit) -> Response:
         ]
         if hosted.status.connected:
             meaning.append("Somebody is connected under this name now, and will be told that it is gone.")
-        to = ""
-    elif what == "seek":
-        to = visit.query("to", "now")
-        _goal(to)
-        meaning = [
-            f"The subscription {name!r} goes on at {to}; what lies before is acknowledged for it.",
-            f"It is owed {owed:,} events now; those before {to} are never delivered to it.",
-            "A subscription only moves forward: a place that it has passed changes nothing.",
-        ]
-    elif what == "selector":
-        to = visit.query("where")
-        problem = checked_selector(to)
-        if problem is not None:
-            raise ProblemError(422, "selector", problem)
-        if hosted.status.connected:
-            raise ProblemError(
-                409,
-                "taken",
-                "somebody is connected under this name: a selector is changed by its own program",
-            )
-        meaning = [
-            f"From now on {name!r} gets the events for which this is true: {to or 'TRUE'}",
-            f"What it is owed already ({owed:,} events) is still delivered by the old selector: "
-            f"{hosted.status.selector or 'TRUE'}",
-            "The program of this subscription has to subscribe with the new selector, or it changes it back.",
-        ]
-    else:
+        return meaning
+    if what not in ("seek", "selector"):
         raise ProblemError(404, "request", f"there is no change {what!r}")
-    return visit.page("confirm.html", name=name, what=what, to=to, meaning=meaning)
+    if hosted.status.connected:
+        raise ProblemError(409, "taken", "somebody is connected under this name: stop that program first")
+    if what == "seek":
+        _goal(to)
+        skipped = f"The {owed:,} events that it is owed now" if to == "now" else f"Events before {to}"
+        return [
+            f"The subscription {name!r} goes on at {to}; what lies before is acknowledged for it.",
+            f"{skipped} are never delivered to it.",
+            "A subscription only moves forward: a place that it has passed is refused.",
+        ]
+    compared = await _compared(visit, hosted, to)
+    return [
+        f"From now on {name!r} gets the events for which this is true: {to or 'TRUE'}",
+        compared,
+        f"What it is owed already ({owed:,} events) is still delivered by the old selector: "
+        f"{hosted.status.selector or 'TRUE'}",
+        "The program of this subscription has to subscribe with the new selector, or it changes it back.",
+    ]
+
+
+async def _compared(visit: Visit, hosted: HostedSubscription, where: str) -> str:
+    """Return how many of the last events match a new selector, and how many the old one, as a sentence.
+
+    ProblemError 422 if the new one cannot be read, or fits no topic of the subscription.
+    """
+    pattern = hosted.status.pattern
+    async with visit.site.connections.use(visit.caller) as client:
+        problem = misfit(where, pattern, await client.ask(TOPICS))
+    if problem is not None:
+        raise ProblemError(422, "selector", problem)
+    try:
+        recent = await newest_events(await visit.watch.pubends_now(), pattern, "", COMPARED)
+    except RefusedError as error:
+        if error.code != "denied":
+            raise
+        return f"You may not read {pattern}: how many events match is not told."
+    old, new = (
+        sum(reason_of(text, event).truth is True for event in recent.events)
+        for text in (hosted.status.selector, where)
+    )
+    return (
+        f"Of the last {len(recent.events):,} events of {pattern} it would have got {new:,}; by the old "
+        f"selector it got {old:,}."
+    )
 
 
 async def make_change(visit: Visit) -> Response:
@@ -116,11 +167,7 @@ async def make_change(visit: Visit) -> Response:
         await client.ask(SEEK, name=name, to=_goal(form.get("to", "")))
         told = f"The subscription {name} was moved to {form.get('to', '')}."
     elif what == "selector":
-        # A client of its own: the subscription is let go with its connection.
-        pattern, where = hosted.status.pattern, form.get("to", "")
-        url = (await visit.watch.view()).brokers[hosted.broker].url
-        async with visit.site.connections.made(visit.caller, url=url) as own:
-            await own.subscribe(pattern, where, durable=name, ack="client")
+        await client.ask(SELECT, name=name, where=form.get("to", ""))
         told = f"The selector of {name} was changed."
     else:
         raise ProblemError(404, "request", f"there is no change {what!r}")

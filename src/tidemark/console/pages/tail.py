@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from starlette.responses import Response, StreamingResponse
 
 from tidemark.client.events import Event
-from tidemark.console.pages.selectors import checked_selector
+from tidemark.console.pages.selectors import misfit
 from tidemark.console.pages.site import Page, Site, Visit
 from tidemark.console.pages.topics import shown
 from tidemark.console.problems import ProblemError, problem_of
 from tidemark.console.recent_events import HostedPubend, events_of
 from tidemark.console.watch import Watch
 from tidemark.errors import TidemarkError
-from tidemark.wire.answers import PUBENDS
+from tidemark.wire.answers import TOPICS
 
 LOOK_SECONDS = 1.0
 SHOWN_A_SECOND = 20
@@ -73,12 +73,10 @@ class Feed:
     async def _look(self) -> Look:
         events: list[Event] = []
         has_skipped = False
-        clients = {id(each.client): each.client for each in await self._watch.pubends()}
-        for client in clients.values():
-            for status in await client.ask(PUBENDS):
-                found, was_cut = await self._newer(HostedPubend(client, status))
-                events += found
-                has_skipped |= was_cut
+        for pubend in await self._watch.pubends_now():
+            found, was_cut = await self._newer(pubend)
+            events += found
+            has_skipped |= was_cut
         events.sort(key=lambda event: event.tick)
         return Look(tuple(events[-SHOWN_A_SECOND:]), max(0, len(events) - SHOWN_A_SECOND), has_skipped)
 
@@ -125,7 +123,8 @@ class Feeds:
 async def show_tail(visit: Visit) -> Response:
     """Show the page of a tail."""
     topic, where = visit.query("topic", ">"), visit.query("where")
-    problem = checked_selector(where)
+    async with visit.site.connections.use(visit.caller) as client:
+        problem = misfit(where, topic, await client.ask(TOPICS))
     return visit.page("tail.html", topic=topic, where=where, problem=problem)
 
 

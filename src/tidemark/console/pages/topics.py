@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
 from typing import Any
 
 from starlette.responses import Response
 
 from tidemark.client.events import Event
-from tidemark.console.pages.selectors import checked_selector, rule_of_user
+from tidemark.console.pages.selectors import misfit, rule_of_user
 from tidemark.console.pages.site import Visit
 from tidemark.console.problems import ProblemError
 from tidemark.console.recent_events import HostedPubend, events_of, newest_events
@@ -41,26 +43,27 @@ async def show_topic(visit: Visit) -> Response:
         found = next((each for each in topics if each.topic == topic), None)
     if found is None:
         raise ProblemError(404, "unknown", f"there is no topic {topic!r}")
-    problem = checked_selector(where)
+    problem = misfit(where, topic, [found])
+    before, wrong = _before(visit.query("before"))
     recent = None
-    if problem is None:
+    if problem is None and wrong is None:
         try:
-            recent = await newest_events(await visit.watch.pubends(), topic, where, EVENTS_SHOWN)
+            pubends = await visit.watch.pubends_now()
+            recent = await newest_events(pubends, topic, where, EVENTS_SHOWN, before=before)
         except RefusedError as error:
             if error.code != "selector":
                 raise
             problem = error.reason
-    view = await visit.watch.view()
-    names = sorted(name for name, each in view.subscriptions.items() if each.status.durable)
     return visit.page(
         "topic.html",
         topic=found,
         where=where,
-        problem=problem,
+        before=visit.query("before"),
+        problem=problem or wrong,
         recent=recent,
         rows=[shown(event) for event in recent.events] if recent else [],
-        rate=_rate(recent.events, recent.reach_us) if recent and not where else None,
-        subscriptions=names,
+        rate=_rate(recent.events) if recent and not where and before is None else None,
+        age=max(0.0, time.time() - recent.events[0].tick / 1e6) if recent and recent.events else None,
     )
 
 
@@ -73,10 +76,10 @@ async def explain_match(visit: Visit) -> Response:
     if name and hosted is None:
         raise ProblemError(404, "unknown", f"there is no subscription {name!r}")
     where = hosted.status.selector if hosted is not None else visit.query("where")
-    parts: list[tuple[str, str, Reason]] = [("the selector", where, _reason(where, event))]
+    parts: list[tuple[str, str, Reason]] = [("the selector", where, reason_of(where, event))]
     if user:
         rule = await rule_of_user(visit, user, event.topic)
-        parts.append((f"the rule of access of {user}", rule, _reason(rule, event)))
+        parts.append((f"the rule of access of {user}", rule, reason_of(rule, event)))
     fits = hosted is None or _fits(hosted.status.pattern, event.topic)
     return visit.page(
         "why.html",
@@ -122,7 +125,8 @@ async def _one_event(visit: Visit, pubend: str, tick: str) -> Event:
     return events[0]
 
 
-def _reason(where: str, event: Event) -> Reason:
+def reason_of(where: str, event: Event) -> Reason:
+    """Return why an event matches a selector, or why it does not."""
     tree = for_topic(parse(where), event.topic, where)
     value = event.value
     headers = {"_key": event.key, "_time": event.time}
@@ -135,9 +139,21 @@ def _fits(pattern: str, topic: str) -> bool:
     return TopicPattern.parse(pattern).matches(topic)
 
 
-def _rate(events: tuple[Event, ...], reach_us: int) -> float | None:
-    """About how many events a second were published over the time that was looked at; None if unknown."""
-    if len(events) < 2:
-        return None
-    span = events[0].tick - events[-1].tick
-    return (len(events) - 1) * 1e6 / span if span else reach_us / 1e6
+def _rate(events: tuple[Event, ...]) -> float | None:
+    """How many events a second these were, the newest first; None if they are too few to say."""
+    span = events[0].tick - events[-1].tick if events else 0
+    return (len(events) - 1) * 1e6 / span if span else None
+
+
+def _before(text: str) -> tuple[int | None, str | None]:
+    """Return the tick before which to look, None for now, and what is wrong with the text, if anything is."""
+    if not text:
+        return None, None
+    if text.isdecimal() and len(text) <= 18:
+        return int(text), None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None, f"give a time such as 2026-11-15T20:00, not {text!r}"
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1_000_000), None

@@ -3,9 +3,16 @@
 
 const ROWS_MAX = 500;
 const REFRESH_MS = 2000;
+// A chart shows at least so much, however few samples there are.
+const SPAN_SECONDS = 60;
 
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+// Times are UTC on all pages, whatever the browser's time zone is.
+function clock(seconds) {
+  return seconds === null || seconds === undefined ? "--" : new Date(seconds * 1e3).toISOString().slice(11, 19);
 }
 
 function chart(id, lines) {
@@ -14,9 +21,15 @@ function chart(id, lines) {
   const options = {
     width: box.clientWidth || 360,
     height: 160,
-    series: [{}, ...lines.map(([label, name]) => ({ label, stroke: colour(name), width: 2 }))],
-    axes: [axis, { ...axis, size: 64 }],
-    scales: { y: { range: (_, low, high) => [0, Math.max(high, 1)] } },
+    series: [
+      { label: "time", value: (_, at) => clock(at) },
+      ...lines.map(([label, name]) => ({ label, stroke: colour(name), width: 2 })),
+    ],
+    axes: [{ ...axis, space: 80, values: (_, at) => at.map(clock) }, { ...axis, size: 64 }],
+    scales: {
+      x: { range: (_, low, high) => [Math.min(low, high - SPAN_SECONDS), high] },
+      y: { range: (_, low, high) => [0, Math.max(high, 1)] },
+    },
   };
   const plot = new uPlot(options, [[], ...lines.map(() => [])], box);
   addEventListener("resize", () => plot.setSize({ width: box.clientWidth, height: 160 }));
@@ -42,6 +55,30 @@ function startCharts(section) {
   };
   refresh();
   setInterval(refresh, REFRESH_MS);
+}
+
+// A page that cannot be refreshed looks as if nothing happened: it says so, and since when.
+function startStale() {
+  const banner = document.getElementById("stale");
+  let since = null;
+  const fails = (reason) => {
+    since = since || clock(Date.now() / 1e3);
+    banner.textContent = `This page has not been refreshed since ${since}: ${reason}`;
+    banner.hidden = false;
+  };
+  const works = () => {
+    since = null;
+    banner.hidden = true;
+  };
+  document.body.addEventListener("htmx:responseError", (event) => {
+    const page = new DOMParser().parseFromString(event.detail.xhr.responseText, "text/html");
+    const problem = page.querySelector("pre.problem");
+    fails(problem ? problem.textContent : `the console answers ${event.detail.xhr.status}`);
+  });
+  document.body.addEventListener("htmx:sendError", () => fails("the console does not answer"));
+  document.body.addEventListener("htmx:sseError", () => fails("the console does not answer"));
+  document.body.addEventListener("htmx:afterRequest", (event) => event.detail.successful && works());
+  document.body.addEventListener("htmx:sseOpen", works);
 }
 
 function startTail() {
@@ -81,6 +118,7 @@ function startKeys() {
 
 addEventListener("DOMContentLoaded", () => {
   startKeys();
+  startStale();
   const section = document.querySelector("[data-charts]");
   if (section) startCharts(section);
   if (document.getElementById("tail")) startTail();

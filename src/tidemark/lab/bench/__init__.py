@@ -134,6 +134,7 @@ BENCHES: dict[str, Bench] = {
         Bench(
             "idle", "memory and CPU of 10,000 subscribers that only wait, connected and parked", "system.idle"
         ),
+        Bench("workers", "the fan-out behind one address with 1, 2 and 4 workers", "system.workers"),
         Bench(
             "history",
             "memory of an event of history with 10,000 durable subscribers away, and the next start",

@@ -20,6 +20,7 @@ from tidemark.broker.config import BrokerConfig
 from tidemark.broker.effects import (
     ClientFrameReceived,
     ClientGone,
+    DropAnswers,
     Effect,
     LinkDown,
     LinkUp,
@@ -192,6 +193,8 @@ class CoreFuzzer:
                         self._send(client, frame)
                     case SendPeer(peer, frame):
                         self._send(peer, frame)
+                    case DropAnswers():
+                        pass  # no answer waits here
                     case RefuseClient(client, _, cause):
                         waiting += self._refused(client, ClientGone(client), cause)
                     case RefusePeer(peer, _, cause):

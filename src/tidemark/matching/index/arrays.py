@@ -66,7 +66,9 @@ def few_looked_up(words: Words, numbers: Mapping[bytes, int]) -> Ids | None:
         number = numbers.get(words[:, at].tobytes())
         if number is None:
             return None
-        chosen = (words == words[:, at : at + 1]).all(axis=0)
+        chosen = words[0] == words[0, at]
+        for each in words[1:]:
+            chosen &= each == each[at]
         found[chosen] = number
         is_done |= chosen
         at = int(is_done.argmin())

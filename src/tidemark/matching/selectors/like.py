@@ -11,8 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from tidemark.errors import SelectorSyntaxError
+
+#: Compiled patterns that are kept: one selector is checked, indexed and evaluated, and each compiles it.
+PATTERNS_KEPT_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,7 @@ class Pattern:
         if len(escape) > 1:
             raise SelectorSyntaxError("ESCAPE takes exactly one character", position=position, text=text)
         if not escape or escape not in pattern:
-            return cls._of([_plain_segment(piece) for piece in pattern.split("%")])
+            return _plain_pattern(pattern)
         pieces: list[list[tuple[str, bool]]] = [[]]
         for character, special in _characters(pattern, escape):
             if not character:
@@ -143,6 +147,14 @@ def _characters(pattern: str, escape: str) -> Iterator[tuple[str, bool]]:
             yield next(rest, ""), False
         else:
             yield character, character in "%_"
+
+
+@lru_cache(PATTERNS_KEPT_MAX)
+def _plain_pattern(pattern: str) -> Pattern:
+    """The compiled pattern of a text without escapes. Pieces that are equal share a segment."""
+    pieces = pattern.split("%")
+    segments = {piece: _plain_segment(piece) for piece in dict.fromkeys(pieces)}
+    return Pattern._of([segments[piece] for piece in pieces])
 
 
 def _plain_segment(text: str) -> Segment:

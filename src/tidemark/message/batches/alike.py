@@ -2,7 +2,8 @@
 
 Publishers that send many events at once mostly send such. Where every variable field begins and ends at the
 same byte in all messages, one message shows for all of them that their fields tile them, and what is left is
-to look at the values of the kinds of which not every stored form is a value.
+to look at the values of the kinds of which not every stored form is a value. A number that lies at the same
+byte in messages of one size is a column as it is, and need not be gathered.
 """
 
 from __future__ import annotations
@@ -10,21 +11,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.errors import DecodeError
 from tidemark.message.batches.batch import PRELUDE, EventBatch, Prelude
+from tidemark.message.batches.columns import STORED_DTYPES, Column
 from tidemark.message.codec.decode import CHECKED_KINDS
+from tidemark.message.codec.flat import LeafNode, held
 from tidemark.message.codec.layout import CaseLayout
 from tidemark.message.codec.scalars import TIMESTAMP_MAX, TIMESTAMP_MIN
 from tidemark.message.schema import Schema
-from tidemark.message.types import Atomic, Kind
+from tidemark.message.types import Atomic, Kind, Path
 
 #: Layouts for which it is kept which of their bytes to look at.
 _LAYOUTS_KEPT = 256
 _EXTENT = Struct("<II")
+#: The kinds that `even_column` reads, and what their columns have.
+_NUMBERS: dict[Kind, type[np.generic]] = {
+    **dict.fromkeys((Kind.INT, Kind.LONG, Kind.TIMESTAMP), np.int64),
+    **dict.fromkeys((Kind.FLOAT, Kind.DOUBLE), np.float64),
+}
 
 
 class _Plan:
@@ -72,6 +81,44 @@ def are_alike(batch: EventBatch, common: Prelude, schema: Schema) -> bool:
         if messages[:, start:stop].tobytes() != first[start:stop] * batch.count:
             return False
     return all(_has_values(messages, first, kind, at) for kind, at in plan.checked)
+
+
+def even_column(batch: EventBatch, common: Prelude, schema: Schema, path: Path) -> Column | None:
+    """The field at `path` of all messages, if it is a number and they are of one size and one case.
+
+    `common` is the prelude of all rows. None if the messages are not so, or if one of them cannot be read.
+    """
+    node = held(schema.flat.nodes[path]) if schema.holder(path) == path else None
+    if not isinstance(node, LeafNode) or node.leaf.depth or not isinstance(node.leaf.basic, Atomic):
+        return None
+    item = node.leaf.basic
+    layout = _only_case(batch, common, schema)
+    slot = layout.slots.get(node.leaf.index) if layout is not None else None
+    if slot is None or item.kind not in _NUMBERS:
+        return None
+    raw = _strided(batch, STORED_DTYPES[item.kind], slot)
+    return Column(item, raw.astype(_NUMBERS[item.kind]))
+
+
+def _only_case(batch: EventBatch, common: Prelude, schema: Schema) -> CaseLayout | None:
+    """The layout of the case that all messages are of; None if they are not, or have no room for it."""
+    flat, code = schema.flat, 0
+    size = batch.row_bytes - PRELUDE.size - common.key_bytes
+    if size < flat.code_width or flat.code_width > 8:
+        return None
+    if flat.code_width:
+        codes = _strided(batch, f"<u{flat.code_width}", 0)
+        code = int(codes[0])
+        if code >= flat.count or (codes != code).any():
+            return None
+    layout = flat.layout(code)
+    return layout if size >= layout.size else None
+
+
+def _strided(batch: EventBatch, dtype: str, offset: int) -> NDArray[Any]:
+    """A view of what lies at an offset of each message, which has room for it."""
+    at = PRELUDE.size + offset
+    return np.ndarray((batch.count,), dtype, batch.body, at, (batch.row_bytes,))
 
 
 @lru_cache(_LAYOUTS_KEPT)

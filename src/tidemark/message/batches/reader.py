@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.errors import DecodeError
+from tidemark.message.batches.alike import even_column
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools, Bytes, Column, Decimals, Ints, Spans
 from tidemark.message.batches.gather import Messages
@@ -163,10 +164,24 @@ class BatchColumns:
             return absent_column(STRING, self.count)
         if not isinstance(item, Atomic):
             return self._values(path, item)
+        even = self._even_column(path)
+        if even is not None:
+            return _fitted(even, item, self.count)
         parts = [(_atomic_column(messages, path, item), rows) for messages, rows in self._groups]
         if len(parts) == 1 and parts[0][1] is None:
             return parts[0][0]
         return _combined(item, parts, self.count)
+
+    def _even_column(self, path: Path) -> Column | None:
+        """The column of a number in the writer's type, if it lies at the same place in rows of one size.
+
+        None if that takes a closer look, or if a message is damaged.
+        """
+        common = self.batch.common
+        if common is None:
+            return None
+        schema = self.reader.writer(self.batch.shapes[common.shape].fingerprint)
+        return even_column(self.batch, common, schema, path)
 
     def _values(self, path: Path, item: Type) -> Column:
         """The column of a field that no array holds: Python values, None where the field is absent."""
@@ -191,8 +206,13 @@ def _atomic_column(messages: Messages, path: Path, item: Atomic) -> Column:
     All rows are invalid if the writer's type does not fit it.
     """
     column = messages.column(path)
-    if column is None or not isinstance(column.type, Atomic):
-        return absent_column(item, len(messages))
+    return absent_column(item, len(messages)) if column is None else _fitted(column, item, len(messages))
+
+
+def _fitted(column: Column, item: Atomic, count: int) -> Column:
+    """The column, of `count` rows, in the reader's type; all rows are invalid if its type does not fit."""
+    if not isinstance(column.type, Atomic):
+        return absent_column(item, count)
     if column.type.kind is Kind.DECIMAL and item.kind is Kind.DECIMAL:
         return Column(item, _rescaled(cast(Decimals, column.values), item.scale), column.valid)
     if column.type.kind is item.kind:
@@ -202,7 +222,7 @@ def _atomic_column(messages: Messages, path: Path, item: Atomic) -> Column:
         return Column(item, column.values, column.valid)
     if column.type.kind in integers + doubles and item.kind is Kind.DOUBLE:
         return Column(item, cast(Ints, column.values).astype(np.float64), column.valid)
-    return absent_column(item, len(messages))
+    return absent_column(item, count)
 
 
 def _rescaled(values: Decimals, scale: int) -> Decimals:

@@ -6,14 +6,17 @@ effects. There is no order between the two threads: an effect that must come aft
 only when the completion of the first has been reported. After an error in one thread, neither carries out
 anything more.
 
-Small additions to the PFS are not handed to their thread one by one, but together with the next effect that
-somebody waits for: a thread that wakes for each of them would only keep the interpreter lock from the loop.
+Additions to the PFS are not handed to their thread one by one, but together with the next effect that
+somebody waits for, or when they have gathered: a thread that wakes for each of them would only keep the
+interpreter lock from the loop. Those that follow one another become one.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from tidemark.broker.effects import (
     AppendEvents,
@@ -28,6 +31,7 @@ from tidemark.broker.effects import (
     ReadCache,
     ReadLog,
     ResumeLog,
+    Sets,
     Stimulus,
     SyncLog,
     WriteCache,
@@ -40,9 +44,9 @@ _OF_EVENT_LOGS = frozenset(
         *(ChopCache, ReadCache, WriteCache),
     )
 )
-#: How many additions to the PFS may wait to be handed over, and how many events each of them may have.
+#: How many additions to the PFS may wait to be handed over, and how many events they may have together.
 HELD_MAX = 64
-HELD_EVENTS_MAX = 8
+HELD_EVENTS_MAX = 8_192
 
 
 class DiskThreads:
@@ -57,6 +61,7 @@ class DiskThreads:
         self._pfs_and_tables = DiskThread(self._pfs_and_tables_worker, self)
         #: effects of the thread for the PFS and the tables that were not handed to it yet
         self._held: list[Effect] = []
+        self._held_events = 0
 
     def put(self, effects: Sequence[Effect]) -> None:
         """Carry these effects out, each after all that were put before for the same thread."""
@@ -66,13 +71,16 @@ class DiskThreads:
         if len(of_event_logs) < len(effects):
             others = [effect for effect in effects if type(effect) not in _OF_EVENT_LOGS]
             self._held += others
-            if len(self._held) > HELD_MAX or not all(map(_may_wait, others)):
+            self._held_events += sum(len(each.ticks) for each in others if isinstance(each, AppendPfs))
+            is_much = len(self._held) > HELD_MAX or self._held_events > HELD_EVENTS_MAX
+            # Nobody waits for what is only added.
+            if is_much or not all(type(each) is AppendPfs for each in others):
                 self._hand_over()
 
     def _hand_over(self) -> None:
         if self._held:
-            held, self._held = self._held, []
-            self._pfs_and_tables.put(held)
+            held, self._held, self._held_events = self._held, [], 0
+            self._pfs_and_tables.put(_joined(held))
 
     async def call(self, function: Callable[[], Result]) -> Result:
         """Call `function` on the thread of the event logs: see `DiskThread.call`."""
@@ -115,9 +123,43 @@ class DiskThreads:
         self._listener.sync_took(which, seconds)
 
 
-def _may_wait(effect: Effect) -> bool:
-    """Whether nobody waits for `effect`: it adds a few events to the PFS."""
-    return isinstance(effect, AppendPfs) and len(effect.ticks) <= HELD_EVENTS_MAX
+def _joined(effects: list[Effect]) -> list[Effect]:
+    """Return the same effects, with one in place of additions to the PFS that follow one another.
+
+    A number of a match set means the same set in all of them.
+    """
+    joined: list[Effect] = []
+    row: list[AppendPfs] = []
+    for effect in effects:
+        if isinstance(effect, AppendPfs):
+            if row and (effect.pubend != row[0].pubend or effect.base != row[-1].upto):
+                joined.append(_one(row))
+                row = []
+            row.append(effect)
+            continue
+        if row:
+            joined.append(_one(row))
+            row = []
+        joined.append(effect)
+    return [*joined, _one(row)] if row else joined
+
+
+def _one(row: list[AppendPfs]) -> AppendPfs:
+    """Return one addition for several of one pubend, each of which begins where the one before it ends."""
+    if len(row) == 1:
+        return row[0]
+    members: dict[int, Sets] = {}
+    for each in row:
+        members.update(each.members)
+    return AppendPfs(
+        row[0].pubend,
+        row[0].base,
+        row[-1].upto,
+        np.concatenate([each.ticks for each in row]),
+        np.concatenate([each.sets for each in row]),
+        np.concatenate([each.lengths for each in row]),
+        members,
+    )
 
 
 class _SharedWorker:

@@ -22,6 +22,7 @@ from tidemark.node.config.units import HostPort, parse_address
 from tidemark.node.leases.callback_policy import may_call
 from tidemark.node.leases.leaseholder import Leaseholder
 from tidemark.node.logs import Log
+from tidemark.node.workers.handover import OF
 from tidemark.wire.frames import Lease, Leased, Refused
 
 if TYPE_CHECKING:
@@ -84,7 +85,10 @@ class Leases:
         return Leased(holder.seconds, holder.ticket)
 
     def _begin(self, connection: Connection) -> Leaseholder:
-        holder = Leaseholder(connection, token_hex(TICKET_BYTES), self._server.time, self)
+        ticket = token_hex(TICKET_BYTES)
+        if self._server.redirects is not None:
+            ticket += OF + self._server.name
+        holder = Leaseholder(connection, ticket, self._server.time, self)
         connection.lease = self._by_ticket[holder.ticket] = holder
         self._server.runtime.client_is(holder.client, holder)
         return holder

@@ -18,14 +18,16 @@ from threading import Thread
 _PR_SET_PDEATHSIG = 1
 
 
-def end_with_parent(number: signal.Signals) -> None:
+def end_with_parent(number: signal.Signals, parent: int | None = None) -> None:
     """Have the kernel send signal `number` to this process when its parent ends, also by SIGKILL.
 
-    Exits with code 1 if the parent has ended already: then no signal will come. Linux only. The setting is
+    Exits with code 1 if the parent has ended already: then no signal will come. `parent` is the process that
+    has started this one; where it is not known, the first process of the system counts as none, which it is
+    in a container. Linux only. The setting is
     kept over `exec`, so it also holds for a command that takes this process over.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
-    if os.getppid() == 1:
+    if os.getppid() == 1 if parent is None else os.getppid() != parent:
         sys.exit(1)
 
 

@@ -26,6 +26,7 @@ from tidemark.node.node import Node
 from tidemark.node.process.collecting import Collecting
 from tidemark.node.process.open_files import allow_connections
 from tidemark.node.process.supervised_process import LOOK_SECONDS, SupervisedGroup
+from tidemark.node.workers.handover import WorkerSeat
 
 DONE = 0
 NOT_STARTED = 1
@@ -56,16 +57,26 @@ class MakeBeside(Protocol):
         """Returns the processes, which are started soon and stopped before `node` is."""
 
 
-def run(*configs: Config, ready: Ready | None = None, beside: MakeBeside | None = None) -> int:
-    """Run a broker for each configuration until a signal. Returns the exit code of the process."""
+def run(
+    *configs: Config,
+    ready: Ready | None = None,
+    beside: MakeBeside | None = None,
+    seat: WorkerSeat | None = None,
+) -> int:
+    """Run a broker for each configuration until a signal. Returns the exit code of the process.
+
+    `seat` is that of a worker, whose process has one broker.
+    """
     first = configs[0]
     configure(first.log.level, first.log.format)
     sys.setswitchinterval(SWITCH_SECONDS)
     allow_connections(sum(config.limits.connections for config in configs))
-    return uvloop.run(_run(configs, ready, beside))
+    return uvloop.run(_run(configs, ready, beside, seat))
 
 
-async def _run(configs: Sequence[Config], ready: Ready | None, beside: MakeBeside | None) -> int:
+async def _run(
+    configs: Sequence[Config], ready: Ready | None, beside: MakeBeside | None, seat: WorkerSeat | None
+) -> int:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -76,7 +87,7 @@ async def _run(configs: Sequence[Config], ready: Ready | None, beside: MakeBesid
     nodes: list[Node] = []
     for config in configs:
         try:
-            node = await Node.start(config, local_brokers)
+            node = await Node.start(config, local_brokers, seat)
         except (TidemarkError, OSError) as error:
             log.error("cannot start", broker=config.broker.name, reason=str(error))
             code = DAMAGED if isinstance(error, DamagedError) else NOT_STARTED

@@ -6,6 +6,7 @@ fails is started again while the others go on, after a wait (`restart_delay`).
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -16,10 +17,12 @@ from types import FrameType
 
 from tidemark.node.clock import Clock
 from tidemark.node.config.loading import processes_of
+from tidemark.node.config.units import HostPort
 from tidemark.node.logs import Log, configure
 from tidemark.node.process.process import NOT_STARTED
 from tidemark.node.process.restart_delay import RestartDelay
 from tidemark.node.process.supervised_process import SupervisedGroup
+from tidemark.node.workers.front import Front
 
 #: How often the processes are checked, and how long they may take to stop before they are killed.
 LOOK_SECONDS = 0.1
@@ -34,10 +37,18 @@ log = Log("topology")
 class BrokerProcess:
     """One process with one or more brokers, which is kept running."""
 
-    def __init__(self, name: str, command: Sequence[str], *, clock: Clock = time.monotonic) -> None:
-        """Start `command`; `name` is for the log."""
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        files: Sequence[int] = (),
+        clock: Clock = time.monotonic,
+    ) -> None:
+        """Start `command`, which inherits the open `files`; `name` is for the log."""
         self.name = name
-        self._command = list(command)
+        self.command = list(command)
+        self.files = files
         self._delay = RestartDelay(DELAY_SECONDS, DELAY_SECONDS_MAX, LONG_LIFE_SECONDS, clock)
         self._starts = 0
         #: the process has ended and its next start is not due yet
@@ -49,7 +60,7 @@ class BrokerProcess:
         self._delay.started()
         self._is_waiting = False
         # In a group of its own: Ctrl-C at the terminal reaches this process alone, which passes it on once.
-        self.process = subprocess.Popen(self._command, process_group=0)
+        self.process = subprocess.Popen(self.command, process_group=0, pass_fds=self.files)
 
     @property
     def is_over(self) -> bool:
@@ -81,33 +92,80 @@ class BrokerProcess:
         return True
 
 
+class WorkersFront:
+    """The one address of workers, with its acceptor, which is kept running."""
+
+    def __init__(self, address: HostPort, workers: Sequence[str]) -> None:
+        """Listen at `address`; ConfigError if that is not possible."""
+        self._front = Front(address, workers)
+        self.acceptor: BrokerProcess | None = None
+
+    def worker(self, name: str, command: Sequence[str]) -> BrokerProcess:
+        """Start a worker, which ends with this process: without an acceptor nobody finds it."""
+        number = self._front.of_worker(name)
+        more = ["--channel", str(number), "--parent", str(os.getpid())]
+        return BrokerProcess(name, [*command, *more], files=(number,))
+
+    def start(self) -> None:
+        """Start the acceptor."""
+        self.acceptor = BrokerProcess("acceptor", self._front.command(), files=self._front.of_acceptor())
+
+    def look(self, children: Sequence[BrokerProcess]) -> list[BrokerProcess]:
+        """Start the acceptor again if that is due, and let it know of workers that are gone for good.
+
+        Returns the acceptor if it could not start, and otherwise nothing.
+        """
+        assert self.acceptor is not None
+        for child in children:
+            if child.is_over:
+                self._front.removed(child.name)
+        self.acceptor.command, self.acceptor.files = self._front.command(), self._front.of_acceptor()
+        return [] if self.acceptor.look() else [self.acceptor]
+
+    def stop(self) -> None:
+        """Accept nobody any more."""
+        if self.acceptor is not None:
+            _stop([self.acceptor.process])
+            self.acceptor = None
+        self._front.close()
+
+
 def run_topology(
     path: str | Path,
     settings: Mapping[str, Mapping[str, str]] | None = None,
     beside: SupervisedGroup | None = None,
+    front: HostPort | None = None,
 ) -> int:
     """Start every process of a topology file and wait. Returns the exit code for all of them.
 
     A process that is killed or fails is started again. If one cannot start at all, all are told to end, and
     its exit code is returned. A process whose brokers were removed from the overlay just ends. SIGTERM and
     SIGINT are passed on. `settings` are additional settings: broker -> key -> value. The processes `beside`
-    them are started with the brokers and stopped before them.
+    them are started with the brokers and stopped before them. `front` is the one address of workers: an
+    acceptor there hands connections over to the processes, of which each has one broker.
     """
     processes = processes_of(path)
     configure("info", "auto")
+    workers = None if front is None else WorkersFront(front, list(processes))
     told: list[int] = []
 
     def tell(number: int, _: FrameType | None) -> None:
         told.append(number)
 
     before = {number: signal.signal(number, tell) for number in (signal.SIGTERM, signal.SIGINT)}
-    children = [
-        BrokerProcess(name, _command(path, names, settings or {})) for name, names in processes.items()
-    ]
+    children: list[BrokerProcess] = []
     try:
+        for name, names in processes.items():
+            command = _command(path, names, settings or {})
+            start = BrokerProcess if workers is None else workers.worker
+            children.append(start(name, command))
+        if workers is not None:
+            workers.start()
         failed: list[BrokerProcess] = []
         while not told and not failed and not all(child.is_over for child in children):
             failed = [child for child in children if not child.look()]
+            if workers is not None:
+                failed += workers.look(children)
             if beside is not None:
                 beside.look()
             time.sleep(LOOK_SECONDS)
@@ -115,9 +173,13 @@ def run_topology(
             log.error("cannot start: stopping the others", process=child.name, code=child.process.returncode)
         if beside is not None:
             beside.stop()
+        if workers is not None:
+            workers.stop()
         codes = _stop([child.process for child in children])
         return failed[0].process.returncode if failed else codes
     finally:
+        if workers is not None:
+            workers.stop()
         for child in children:
             child.process.kill()
         for number, handler in before.items():

@@ -13,17 +13,20 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
+from tidemark.access.principal import Principal
 from tidemark.errors import WireError
 from tidemark.message.generations import is_removed
 from tidemark.node.logs import Log
-from tidemark.wire.answers import RIGHTS
-from tidemark.wire.frames import Ask, Topic
+from tidemark.wire.answers import ACCESS, CONFIG, REPORT_ENGINE, RIGHTS, SNAPSHOT_END, SNAPSHOT_READ
+from tidemark.wire.frames import Ask, Refused, Topic
 from tidemark.wire.json_objects import read_arguments
 
 FILE_BYTES_MAX = 64 << 20
 FILES_KEPT = 8
 #: Characters of one value; strangers write some of them.
 VALUE_CHARACTERS_MAX = 1_000
+#: Questions that only administrators or the pipeline may ask, and that change nothing at the broker.
+_ONLY_READ = frozenset(each.what for each in (ACCESS, CONFIG, REPORT_ENGINE, SNAPSHOT_READ, SNAPSHOT_END))
 log = Log("audit")
 
 
@@ -52,6 +55,19 @@ class AuditLog:
                 log.error("the audit log cannot be written", path=str(self._path), reason=str(error))
             self._is_failing = True
             self.close()
+
+    def denied(self, principal: Principal | None, address: str, frame: Refused) -> None:
+        """Write that a client may not do what it asked for."""
+        who = principal.name if principal is not None else ""
+        self.write(
+            "denied", who=who, address=address, request=frame.what, name=frame.name, reason=frame.reason
+        )
+
+    def asked(self, principal: Principal | None, address: str, frame: Ask | Topic) -> None:
+        """Write that somebody changes something, if not everybody may change that."""
+        if principal is not None and is_audited(frame):
+            told = {"who": principal.name, "address": address, **told_of(frame)}
+            self.write("asked", **told)
 
     def _append(self, line: bytes) -> None:
         assert self._path is not None
@@ -83,10 +99,10 @@ def _short(value: object) -> object:
 
 
 def is_audited(frame: Ask | Topic) -> bool:
-    """Return whether a request changes something that not everybody may change."""
+    """Return whether a request changes, or takes a copy of, what not everybody may."""
     if isinstance(frame, Topic):
         return is_removed(frame.generation)
-    return RIGHTS.get(frame.what) in ("administer", "pipeline")
+    return frame.what not in _ONLY_READ and RIGHTS.get(frame.what) in ("administer", "pipeline")
 
 
 def told_of(frame: Ask | Topic) -> dict[str, object]:

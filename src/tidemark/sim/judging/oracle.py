@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: take, and a nack names ticks: what it asks for at first may have this many bytes of events.
 NEEDLESS_SHARE = 0.1
 NEEDLESS_BYTES = 4_000
-NEEDLESS_BYTES_A_FAULT = 10_000
+NEEDLESS_BYTES_A_FAULT = 6_000
 
 
 #: More than a world's events: with such a bound `min_retain` is bounded by time only.

@@ -61,6 +61,8 @@ class Rulebook:
     publishers: tuple[str, ...]
     #: what a publisher may publish a second: `publish_events` and `publish_bytes`, if they are bounded
     quota: Mapping[str, int] = field(default_factory=dict)
+    #: bytes that pubends may hold for a durable subscription of a reader; None if that is not bounded
+    held_bytes: int | None = None
 
     def text(self) -> str:
         """Returns the access document."""
@@ -71,6 +73,8 @@ class Rulebook:
             lines += [f'restrict."{pattern}" = {json.dumps(rule)}' for pattern, rule in role.restrict.items()]
             lines += [f'hide."{pattern}" = {_list(names)}' for pattern, names in role.hide.items()]
             lines.append(f"deny.subscribe = {_list(role.deny)}")
+            if self.held_bytes is not None:
+                lines.append(f"quota = {{ held_bytes = {self.held_bytes} }}")
         for name, reader in self.readers.items():
             lines += [f"[users.{name}]", f"roles = {_list(reader.roles)}"]
             lines.append(f"claims = {{ kind = {json.dumps(reader.kind)} }}")

@@ -7,9 +7,11 @@ there may be two documents of one version.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from tidemark.access.document import AccessDocument
+from tidemark.sim.judging.rulebook import Rulebook
 from tidemark.sim.swarm.rulebooks import some_rulebook
 from tidemark.sim.world.world import World
 
@@ -39,8 +41,12 @@ class AccessChanger:
         self._changes += 1
         machine = world.machines[self._chance.choice(up)]
         assert machine.document is not None
-        document = world.access.document(some_rulebook(self._chance), machine.document.version + 1)
-        machine.access_heard(document)
+        rulebook = self._bounded(some_rulebook(self._chance))
+        machine.access_heard(world.access.document(rulebook, machine.document.version + 1))
+
+    def _bounded(self, rulebook: Rulebook) -> Rulebook:
+        """Returns the rulebook with the world's quota of held bytes."""
+        return replace(rulebook, held_bytes=self._world.plan.held_bytes)
 
     def heal(self) -> None:
         """Propose a document by which everybody may see something, until every broker goes by it.
@@ -53,7 +59,7 @@ class AccessChanger:
         self._looks += 1
         latest = world.access.latest()
         if self._last is None or latest.supersedes(self._last):
-            rulebook = some_rulebook(self._chance, is_last=True)
+            rulebook = self._bounded(some_rulebook(self._chance, is_last=True))
             self._last = world.access.document(rulebook, latest.version + 1)
         machines = [world.machines[name] for name in world.layout.brokers]
         for machine in [each for each in machines if each.document != self._last][:1]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tidemark.access.document import AccessDocument
 from tidemark.broker.access.access_control import AccessControl
+from tidemark.broker.access.held_quota import HeldQuota
 from tidemark.broker.access.quotas import Quotas
 from tidemark.broker.access.sight import Sight
 from tidemark.broker.hosting.catchup_streams import CatchupStreams
@@ -82,6 +83,10 @@ def _no_quota() -> list[Patch]:
     return [(Quotas, "published", lambda *_: None)]
 
 
+def _hold_for_ever() -> list[Patch]:
+    return [(HeldQuota, "wake", lambda _: None)]
+
+
 HIDDEN = ("hides",)
 
 FORGOTTEN_RULES = {
@@ -125,6 +130,12 @@ FORGOTTEN_RULES = {
         "what a user publishes is not counted against its quota",
         _no_quota,
         ("faster than its quota",),
+        "access",
+    ),
+    "held-for-ever": Bug(
+        "pubends hold whatever a durable subscription is owed, whatever its owner's quota is",
+        _hold_for_ever,
+        ("its quota of held_bytes",),
         "access",
     ),
 }

@@ -82,6 +82,8 @@ class WorldPlan:
     link_rate: LinkRate | None = None
     #: who may see what in the beginning; None: brokers are open
     rulebook: Rulebook | None = None
+    #: bytes that pubends may hold for a durable subscription, in a world whose rulebook bounds them
+    held_bytes: int | None = None
 
     @property
     def has_archive(self) -> bool:
@@ -101,6 +103,11 @@ class WorldPlan:
     def is_early(self) -> bool:
         """Whether policy may release history before every durable subscriber has consumed it."""
         return self.pubend_policy.max_retain is not None or self.pubend_policy.max_bytes is not None
+
+    @property
+    def may_let_go(self) -> bool:
+        """Whether policy, or a quota, may release history before every durable subscriber has consumed it."""
+        return self.is_early or self.held_bytes is not None
 
 
 def _network(chance: Random) -> FaultWeights:
@@ -297,6 +304,20 @@ def with_access(plan: WorldPlan, chance: Random, profile: str) -> WorldPlan:
         pubend_policy=replace(plan.pubend_policy, archive=True, max_bytes=size),
         pubend_policies=policies,
         host_policy=replace(plan.host_policy, recall=True),
+    )
+
+
+def with_held_quota(plan: WorldPlan, chance: Random) -> WorldPlan:
+    """The same plan; in some worlds with accounts, pubends hold only so many bytes for a subscription."""
+    if plan.rulebook is None or chance.random() >= 0.2:
+        return plan
+    held = chance.choice((100, 400))
+    # Subscribers are away for longer, so that they are owed more.
+    return replace(
+        plan,
+        held_bytes=held,
+        rulebook=replace(plan.rulebook, held_bytes=held),
+        leaves=chance.choice((0.02, 0.05)),
     )
 
 

@@ -294,7 +294,7 @@ def _ask_again_and_again() -> list[Patch]:
     return [
         (Pace, "due", impatient),
         (Pace, "patience_us", lambda _self, _tries: 50_000),
-        (HistoryQueue, "has", lambda _self, _frame: False),
+        (HistoryQueue, "rest", lambda _self, frame: [frame]),
         (Fetching, "passed", again),
     ]
 

@@ -25,6 +25,7 @@ from tidemark.sim.swarm.plan import (
     with_durability,
     with_economy,
     with_expiry,
+    with_held_quota,
     with_history,
     with_rates,
     with_retention,
@@ -97,7 +98,8 @@ class SeedRun:
         plan = with_durability(plan, Random(f"durability of {seed}"))
         plan = with_economy(plan, Random(f"economy of {seed}"))
         plan = with_rates(plan, Random(f"rates of {seed}"), profile)
-        self.plan = with_access(plan, Random(f"access of {seed}"), profile)
+        plan = with_access(plan, Random(f"access of {seed}"), profile)
+        self.plan = with_held_quota(plan, Random(f"held bytes of {seed}"))
         self.world = World(self.plan, self.chance.randrange(1 << 30), trace)
         self.fault_injector = FaultInjector(self.world, self.plan, Random(self.chance.random()))
         self._populate()
@@ -186,6 +188,8 @@ class SeedRun:
             world.pipeline.start()
         if world.topic_keeper is not None:
             world.topic_keeper.begin(start + STORM_US)
+        if world.held_bytes is not None:
+            world.held_bytes.begin()
         self.fault_injector.begin(start + STORM_US)
         engine.run(start + STORM_US)
         self._heal()

@@ -85,6 +85,10 @@ class SimAccess:
         rulebook = self._rulebooks[self._in_force[machine].digest]
         return rulebook.quota if user in rulebook.publishers else {}
 
+    def is_reader(self, machine: str, user: str) -> bool:
+        """Whether a user may connect and subscribe, by the document in force at a machine."""
+        return user in self._rulebooks[self._in_force[machine].digest].readers
+
     def number(self, machine: str) -> tuple[int, str]:
         """Returns version and digest of the document in force at a machine."""
         return _key(self._in_force[machine])

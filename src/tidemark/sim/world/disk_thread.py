@@ -175,6 +175,11 @@ class SimDiskThread:
 
     # Faults.
 
+    @property
+    def is_hindered(self) -> bool:
+        """Whether there is no room on the disks, or nothing finishes just now."""
+        return self._tables.is_full or self._engine.now < self._stalled_until
+
     def fail_next_sync(self) -> None:
         """The next sync of each volume fails, if the machine is on."""
         for disk in (*self._disks, self._cache):

@@ -18,6 +18,7 @@ from tidemark.broker.effects import (
     ClientFrameReceived,
     ClientGone,
     DrainNotice,
+    DropAnswers,
     Effect,
     LinkDown,
     LinkMeasured,
@@ -188,6 +189,11 @@ class Machine:
             self._world.connection_lost(client)
 
     # Faults.
+
+    @property
+    def is_hindered(self) -> bool:
+        """Whether the broker is down or paused, or its disk is full or does nothing."""
+        return self.broker is None or self._engine.now < self._paused_until or self._disk.is_hindered
 
     def fail_next_sync(self) -> None:
         """The next sync of a volume fails, upon which the broker stops at once."""
@@ -411,6 +417,8 @@ class Machine:
                 # A link that has gone down and come up again meanwhile is another connection.
                 if peer in self._links and self._heard_up.get(peer) == self._came_up[peer]:
                     self._world.network.send(self.name, peer, frame)
+            case DropAnswers(peer, pubend):
+                self._world.network.drop_answers(self.name, peer, pubend)
             case SendClient(client, frame):
                 if client in self._clients:
                     self._world.to_client(client, frame)

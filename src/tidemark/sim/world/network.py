@@ -72,11 +72,11 @@ class _Direction:
     def put(self, frame: PeerFrame, size: int, bytes_max: int) -> bool:
         """Let `frame` wait; returns False if it is dropped instead, because too much waits."""
         if is_history(frame):
-            if self.history.has(frame):
-                return True
-            if self.history.bytes > bytes_max:
-                return False
-            self.history.put(frame, (frame, size), size)
+            for part in self.history.rest(frame):
+                if self.history.held_bytes > bytes_max:
+                    return False
+                size = size if part is frame else size_of(encode(part))
+                self.history.put(part, (part, size), size)
             return True
         kept: Frame | None = frame
         if self.live_bytes > bytes_max:
@@ -145,6 +145,12 @@ class Network:
         self._clogged.discard((sender, receiver))
         for arrive in self._stuck.pop((sender, receiver), []):
             arrive()
+
+    def drop_answers(self, sender: str, receiver: str, pubend: str) -> None:
+        """Answers that tell of a pubend, and that wait in this direction, are not wanted any more."""
+        direction = self._directions.get((sender, receiver))
+        if direction is not None:
+            direction.history.drop(pubend)
 
     def waiting_us(self) -> int:
         """Return how many microseconds it takes at the most until all that waits for a link has left."""

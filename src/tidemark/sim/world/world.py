@@ -13,6 +13,7 @@ from tidemark.broker.effects import DrainNotice, RecoveredPubend
 from tidemark.broker.overlay.layout import Layout, pair
 from tidemark.message.batches.batch import EventBatch
 from tidemark.sim.judging.ground_truth import GroundTruth, ViolationError
+from tidemark.sim.judging.held_bytes import HeldBytes
 from tidemark.sim.judging.oracle import RunningChecks
 from tidemark.sim.judging.shown_fields import ShownFields, schema_without
 from tidemark.sim.swarm.plan import SECOND, WorldPlan
@@ -29,6 +30,8 @@ from tidemark.ticks import Range, RangeSet
 from tidemark.wire.frames import ClientFrame, Deliver, Fetch, Gap, Knowledge, PeerFrame, Publish, Refused
 
 START = 1_000_000 * SECOND
+#: Hosts count what subscriptions with a quota are owed this often, in microseconds.
+HELD_QUOTA_US = 100_000
 #: A broker notices within this many microseconds that a client is gone.
 UNNOTICED_US_MAX = 1_000_000
 #: A broker is told of a topology change within this many microseconds.
@@ -60,7 +63,7 @@ class World:
         for pubend in plan.pubends:
             self.ground_truth.host(pubend)
         damaged = {name: RangeSet() for name in plan.pubends}
-        self.checks = RunningChecks(self, damaged=damaged, is_early=plan.is_early)
+        self.checks = RunningChecks(self, damaged=damaged, is_early=plan.may_let_go)
         #: fault -> how often it happened; and the sums of the counters of brokers that have ended
         self.fault_counts: Counter[str] = Counter()
         self._counted: Counter[str] = Counter()
@@ -73,6 +76,7 @@ class World:
         self.last_fetch: tuple[str, str, Fetch] | None = None
         #: who may see what; None while brokers are open
         self.access = None if plan.rulebook is None else SimAccess(plan.rulebook, self.ground_truth)
+        self.held_bytes = None if plan.held_bytes is None else HeldBytes(self, plan.held_bytes)
         #: the current overlay; a broker may still work with an older one
         self.layout = plan.layout
         self.topology_changes = 0
@@ -90,7 +94,7 @@ class World:
         #: who removes a topic and creates it again; None where nobody does
         self.topic_keeper: TopicKeeper | None = None
         #: subscribers may be told of gaps: policy releases history early, or a disk lost some
-        self.gaps_allowed = plan.is_early and not plan.has_archive
+        self.gaps_allowed = plan.may_let_go and not plan.has_archive
         #: pubend -> tick -> the bytes of every event that was ever durable
         self._messages: dict[str, dict[int, bytes]] = {name: {} for name in plan.pubends}
         for machine in self.machines.values():
@@ -115,6 +119,7 @@ class World:
             drain_notice=drain_notice(self.layout, name),
             pubend_policies=plan.pubend_policies,
             cache_bytes_max=plan.cache_bytes_max,
+            held_quota_period=HELD_QUOTA_US,
         )
 
     def neighbours(self, name: str) -> tuple[str, ...]:

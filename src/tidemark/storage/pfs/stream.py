@@ -120,7 +120,7 @@ class FilteredStream:
         while extent is not None:
             present = extent.block.present
             groups = subscribers >> np.uint32(extent.block.group_bits)
-            if present is not None and not np.isin(groups, present).any():
+            if present is not None and not _has_any(present, groups):
                 return Stretch(extent.base, extent.upto, None)
             columns = self._columns(extent.block)
             # Reading may have found damage, which changes the extents.
@@ -230,3 +230,11 @@ class FilteredStream:
             if found.loaded is not None:
                 self._take_in(block, found.loaded)
         self.last = self._extents.last
+
+
+def _has_any(present: Ids, groups: Ids) -> bool:
+    """Returns whether one of the groups is in `present`, which is sorted; np.isin takes ten times as long."""
+    if not len(present):
+        return False
+    places = np.minimum(present.searchsorted(groups), len(present) - 1)
+    return bool((present[places] == groups).any())

@@ -45,7 +45,8 @@ class BareSubscriber(asyncio.BufferedProtocol):
         self._decoder = FrameDecoder()
         self._transport: asyncio.Transport | None = None
         self._started: asyncio.Future[None] | None = None
-        self._pubend = ""
+        #: pubends at which the subscription has started
+        self._starts: set[str] = set()
         #: bytes that were consumed and not yet granted again
         self._owed = 0
 
@@ -92,9 +93,9 @@ class BareSubscriber(asyncio.BufferedProtocol):
     # Frames from the broker.
 
     def _take(self, frame: Deliver) -> None:
-        self.record.take(frame.base, frame.upto, frame.batch)
-        self._pubend = frame.pubend
-        self._start()
+        self.record.take(frame.base, frame.upto, frame.batch, frame.pubend)
+        if self._started is not None and not self._started.done():
+            self._start(frame.pubend)
         if frame.batch is None:
             return
         self._owed += len(frame.batch.body)
@@ -111,8 +112,7 @@ class BareSubscriber(asyncio.BufferedProtocol):
                 name, wanted = self.record.name, selector(self.record.kind)
                 self._send(Subscribe(name, TOPIC, wanted, durable=True, credit=WINDOW_BYTES))
             case Subscribed(token=token):
-                if token:
-                    self._start()
+                self._start(*token)
             case Ping(stamp):
                 self._send(Pong(stamp))
             case Gap(base=base, upto=upto):
@@ -120,7 +120,10 @@ class BareSubscriber(asyncio.BufferedProtocol):
             case Refused(reason=reason):
                 self._fail(reason)
 
-    def _start(self) -> None:
+    def _start(self, *pubends: str) -> None:
+        self._starts.update(pubends)
+        if len(self._starts) < self.record.pubends:
+            return
         if self._started is not None and not self._started.done():
             self._started.set_result(None)
 
@@ -132,9 +135,8 @@ class BareSubscriber(asyncio.BufferedProtocol):
     # Frames to the broker.
 
     def _acknowledge(self) -> None:
-        if self.record.upto is not None and self._pubend:
-            token = CheckpointToken({self._pubend: self.record.upto})
-            self._send(Ack(((self.record.name, token),)))
+        if self.record.told:
+            self._send(Ack(((self.record.name, CheckpointToken(self.record.told)),)))
 
     def _send(self, frame: Frame) -> None:
         if self._transport is not None:

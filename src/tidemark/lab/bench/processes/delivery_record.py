@@ -12,24 +12,27 @@ from tidemark.message.batches.batch import EventBatch
 class DeliveryRecord:
     """Checks that numbers and ticks grow; count, sum and sum of squares then identify the events."""
 
-    def __init__(self, name: str, kind: Kind) -> None:
+    def __init__(self, name: str, kind: Kind, pubends: int = 1) -> None:
+        """`pubends`: at how many the subscription has to start before events may be published."""
         self.name = name
+        self.pubends = pubends
         self.kind = kind
         self.count = 0
         self.frames = 0
         self._total = 0
         self._squares = 0
         self._last = -1
-        #: the subscriber was told everything up to this tick; None before the start
-        self.upto: int | None = None
+        #: pubend -> the subscriber was told everything up to this tick
+        self.told: dict[str, int] = {}
         #: the first fault that was found
         self.problem: str | None = None
 
-    def take(self, base: int, upto: int, batch: EventBatch | None) -> None:
-        """Record a delivery of the range `(base, upto]`."""
-        if self.upto is not None and base != self.upto:
-            self._wrong(f"told up to {self.upto}, then from {base}")
-        self.upto = upto
+    def take(self, base: int, upto: int, batch: EventBatch | None, pubend: str = "") -> None:
+        """Record a delivery of the range `(base, upto]` of a pubend."""
+        told = self.told.get(pubend, base)
+        if base != told:
+            self._wrong(f"told up to {told}, then from {base}")
+        self.told[pubend] = upto
         if batch is None:
             return
         ticks = batch.ticks

@@ -82,15 +82,24 @@ class SubscriberRole:
     """The role of a worker that subscribes."""
 
     def __init__(
-        self, counters: str, worker: int, style: str, kinds: int, subscribers: list[tuple[str, Kind]]
+        self,
+        counters: str,
+        worker: int,
+        style: str,
+        kinds: int,
+        subscribers: list[tuple[str, Kind]],
+        pubends: int = 1,
     ) -> None:
-        """`worker` is its slot in the shared counters; `subscribers` has the name and kind of each."""
+        """`worker` is its slot in the shared counters; `subscribers` has the name and kind of each.
+
+        Lean subscribers have come when they have started at so many `pubends`.
+        """
         self._counters = SharedCounters(counters)
         self._worker = worker
         self._load = Load(kinds)
         make = _maker(style)
         self._subscribers: list[BenchSubscriber] = [
-            make(DeliveryRecord(name, kind), self._delivered) for name, kind in subscribers
+            make(DeliveryRecord(name, kind, pubends), self._delivered) for name, kind in subscribers
         ]
         #: kind -> deliveries after which a subscriber has caught up; and the subscribers that have not
         self._missed: dict[Kind, int] = {}

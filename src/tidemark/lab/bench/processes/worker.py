@@ -70,6 +70,10 @@ def role_named(name: str) -> Callable[..., Role]:
             from tidemark.lab.bench.processes.python_baseline import ROLES
 
             return ROLES[name]
+        case "bulk server":
+            from tidemark.lab.bench.processes.bulk_baseline import BulkServer
+
+            return BulkServer
     raise AssertionError(f"there is no role {name!r}")
 
 

@@ -7,7 +7,7 @@ They catch up from the broker's memory, or from its disk after a restart. Nothin
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic, sleep
 
 from tidemark.lab.bench.processes.harness import BenchTestbed, all_of, events_a_frame, filesystem, wait_until
@@ -26,6 +26,7 @@ BATCH_EVENTS = 400
 NOTES = (
     "from the first connection until everybody has all that was missed; live events are counted too",
     "restarted: the broker was started again meanwhile; quarter: each wants a quarter of the events",
+    "floor: a server in Python that sends the same subscribers the same events from memory, and does no more",
 )
 
 
@@ -84,6 +85,10 @@ def sections(effort: CatchupEffort) -> Iterator[Section]:
         with BenchTestbed() as testbed:
             title = f"{effort.subscribers} subscribers return after {effort.events:,} events"
             yield Section(title, _measured(testbed, case, effort), notes=NOTES)
+        if case.quarter and not case.restarted:
+            with BenchTestbed() as testbed:
+                floor = _floor(testbed, replace(case, style="lean"), effort)
+                yield Section(title, floor, notes=NOTES[2:])
 
 
 def _measured(testbed: BenchTestbed, case: CatchupCase, effort: CatchupEffort) -> list[Measurement]:
@@ -121,4 +126,29 @@ def _measured(testbed: BenchTestbed, case: CatchupCase, effort: CatchupEffort) -
         Measurement(str(case), "all caught up after", taken, "s"),
         Measurement(str(case), "broker CPU", used * 1e6 / delivered, "s/million", effort_goal),
         Measurement(str(case), "events a delivery frame", events_a_frame(found), "events"),
+    ]
+
+
+def _floor(testbed: BenchTestbed, case: CatchupCase, effort: CatchupEffort) -> list[Measurement]:
+    """Measure the same return to a server that only sends."""
+    server = testbed.worker("bulk server", path=str(testbed.path / "floor"), durability=case.durability)
+    url = server.ask("url")
+    server.ask("hold", events=effort.events)
+    workers = subscribing(testbed, effort.subscribers, case.style, quarter=True)
+    for worker in workers:
+        worker.wait()
+    began, cpu = monotonic(), server.cpu_seconds
+    for worker in workers:
+        worker.request("come", url=url, missed=effort.events)
+    assert wait_until(lambda: testbed.counters.caught_up == effort.subscribers), "not all caught up in time"
+    taken, used = monotonic() - began, server.cpu_seconds - cpu
+    for worker in workers:
+        worker.answer()
+    found = all_of(workers, "check", events=effort.events)
+    delivered = sum(each["deliveries"] for each in found)
+    name = f"floor, {case}"
+    return [
+        Measurement(name, "deliveries", delivered / taken, "/s"),
+        Measurement(name, "server CPU", used * 1e6 / delivered, "s/million"),
+        Measurement(name, "events a delivery frame", events_a_frame(found), "events"),
     ]

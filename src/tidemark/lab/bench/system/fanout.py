@@ -8,10 +8,12 @@ subscriber must have got exactly its events, once and in order.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic, sleep
 
+from tidemark.lab.bench.peers.catalogue import TIDEMARK
 from tidemark.lab.bench.processes.harness import (
+    BenchProcess,
     BenchTestbed,
     WorkerProcess,
     all_of,
@@ -30,11 +32,15 @@ CPU_SECONDS_A_MILLION = 0.5
 KINDS = 4
 #: Events on their way to some subscriber: a quarter of them fits well into a subscriber's credit.
 WINDOW_EVENTS = 16_000
+#: Events that the floor's publisher has not heard an acknowledgement of.
+UNDER_WAY_EVENTS = 16 * SMALL_BATCH
 #: Up to this many subscribers are in one process, more in two.
 SUBSCRIBERS_ALONE_MAX = 10
 NOTES = (
     "250-byte events; subscribers in 2 processes, a connection each; goals are for sync durability",
     "lean: bare frames and a ledger; client: batches() of the client, acknowledged by itself",
+    "floor: a server in Python that appends, syncs and passes the same bytes on to the same subscribers, and "
+    "does no more; its publisher is a bare socket",
 )
 
 
@@ -82,19 +88,38 @@ def sections(effort: FanoutEffort) -> Iterator[Section]:
         with BenchTestbed() as testbed:
             title = f"fan-out to {effort.subscribers} durable subscribers, a quarter of the events each"
             yield Section(title, _measured(testbed, case, effort), notes=NOTES)
+        if case.batch <= SMALL_BATCH:
+            with BenchTestbed() as testbed:
+                yield Section(title, _floor(testbed, case, effort), notes=NOTES[2:])
 
 
-def _measured(testbed: BenchTestbed, case: FanoutCase, effort: FanoutEffort) -> list[Measurement]:
-    broker = testbed.broker(case.durability)
-    publisher = testbed.worker("publish", url=broker.url, kinds=KINDS)
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """What was measured: deliveries a second, and the CPU of each process for a million of them."""
+
+    rate: float
+    cpu: list[float]
+    frame_events: float
+
+
+def _flowing(
+    testbed: BenchTestbed,
+    server: BenchProcess,
+    url: str,
+    publisher: WorkerProcess,
+    case: FanoutCase,
+    effort: FanoutEffort,
+    **given: int,
+) -> _Flow:
+    """Let events flow from the publisher through a server to lean or client subscribers."""
     workers = subscribing(testbed, effort.subscribers, case.style, quarter=True)
-    all_of(workers, "come", url=broker.url)
+    all_of(workers, "come", url=url)
     share = effort.subscribers // KINDS
-    window = {"workers": len(workers), "window_events": WINDOW_EVENTS}
+    window = {"workers": len(workers), "window_events": WINDOW_EVENTS, **given}
     publisher.request("fan_out", batch_events=case.batch, share=share, **window)
     assert wait_until(lambda: testbed.counters.delivered > 0), "nothing is delivered"
     sleep(effort.warm_seconds)
-    processes = (broker, publisher, *workers)
+    processes = (server, publisher, *workers)
     began, before, cpu = monotonic(), testbed.counters.delivered, [each.cpu_seconds for each in processes]
     sleep(effort.seconds)
     taken, delivered = monotonic() - began, testbed.counters.delivered - before
@@ -102,21 +127,52 @@ def _measured(testbed: BenchTestbed, case: FanoutCase, effort: FanoutEffort) -> 
     testbed.counters.stop()
     found = all_of(workers, "check", events=publisher.answer())
     a_million = 1e6 / max(delivered, 1)
+    return _Flow(delivered / taken, [each * a_million for each in used], events_a_frame(found))
+
+
+def _floor(testbed: BenchTestbed, case: FanoutCase, effort: FanoutEffort) -> list[Measurement]:
+    """Measure the same with a server that does nothing but to pass bytes on."""
+    server = testbed.worker("bulk server", path=str(testbed.path / "floor"), durability=case.durability)
+    url = server.ask("url")
+    publisher = testbed.worker("peer publisher", peer=TIDEMARK, url=url, kinds=KINDS)
+    lean = replace(case, style="lean")
+    flow = _flowing(testbed, server, url, publisher, lean, effort, under_way=UNDER_WAY_EVENTS)
+    name = f"floor, {lean}"
+    return [
+        Measurement(name, "deliveries", flow.rate, "/s"),
+        Measurement(name, "server CPU", flow.cpu[0], "s/million"),
+        Measurement(name, "publisher CPU", flow.cpu[1], "s/million"),
+        Measurement(name, "subscribers' CPU", sum(flow.cpu[2:]), "s/million"),
+        Measurement(name, "events a delivery frame", flow.frame_events, "events"),
+    ]
+
+
+def _measured(testbed: BenchTestbed, case: FanoutCase, effort: FanoutEffort) -> list[Measurement]:
+    broker = testbed.broker(case.durability)
+    publisher = testbed.worker("publish", url=broker.url, kinds=KINDS)
+    flow = _flowing(testbed, broker, broker.url, publisher, case, effort)
     goals = case.durability == "sync"
     wanted = SMALL_DELIVERIES_A_SECOND if case.batch <= SMALL_BATCH else DELIVERIES_A_SECOND
     rate, cost = Goal(">=", wanted), Goal("<=", CPU_SECONDS_A_MILLION)
     return [
-        Measurement(str(case), "deliveries", delivered / taken, "/s", rate if goals else None),
-        Measurement(str(case), "broker CPU", used[0] * a_million, "s/million", cost if goals else None),
-        Measurement(str(case), "broker busy", used[0] / taken, "cores"),
-        Measurement(str(case), "publisher CPU", used[1] * a_million, "s/million"),
-        Measurement(str(case), "subscribers' CPU", sum(used[2:]) * a_million, "s/million"),
-        Measurement(str(case), "events a delivery frame", events_a_frame(found), "events"),
+        Measurement(str(case), "deliveries", flow.rate, "/s", rate if goals else None),
+        Measurement(str(case), "broker CPU", flow.cpu[0], "s/million", cost if goals else None),
+        Measurement(str(case), "broker busy", flow.cpu[0] * flow.rate / 1e6, "cores"),
+        Measurement(str(case), "publisher CPU", flow.cpu[1], "s/million"),
+        Measurement(str(case), "subscribers' CPU", sum(flow.cpu[2:]), "s/million"),
+        Measurement(str(case), "events a delivery frame", flow.frame_events, "events"),
     ]
 
 
 def subscribing(
-    testbed: BenchTestbed, subscribers: int, style: str, *, quarter: bool, kinds: int = KINDS, first: int = 0
+    testbed: BenchTestbed,
+    subscribers: int,
+    style: str,
+    *,
+    quarter: bool,
+    kinds: int = KINDS,
+    first: int = 0,
+    pubends: int = 1,
 ) -> list[WorkerProcess]:
     """Start one or two workers with `subscribers` subscribers, of one kind each (`quarter`) or of all.
 
@@ -129,6 +185,8 @@ def subscribing(
     half = subscribers // 2 if subscribers > SUBSCRIBERS_ALONE_MAX else subscribers
     parts = [part for part in (wanted[:half], wanted[half:]) if part]
     return [
-        testbed.worker("subscribe", worker=worker, style=style, kinds=kinds, subscribers=part)
+        testbed.worker(
+            "subscribe", worker=worker, style=style, kinds=kinds, subscribers=part, pubends=pubends
+        )
         for worker, part in enumerate(parts)
     ]

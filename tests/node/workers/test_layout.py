@@ -9,7 +9,7 @@ import pytest
 from tests.storage.sync_recorder import record_syncs
 from tidemark.errors import ConfigError
 from tidemark.node.config.loading import brokers_of, load
-from tidemark.node.process.workers import lay_out
+from tidemark.node.workers.layout import lay_out
 
 
 def test_each_worker_has_a_pubend_an_address_and_a_directory(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
-"""Workers: several brokers on one machine in place of one, to use more of its cores.
+"""Layout: the topology of several workers on one machine in place of one broker, to use more of its cores.
 
 Each worker is a broker with its own pubend, data directory and address; all others are linked to the first.
-A publisher or subscriber connects to one of them and reaches everyone. Workers do not share what they have on
-disk: a durable subscriber comes back to the worker where it was made. The topology of the workers is written
-into the data directory, so that the next start may have more of them, and never fewer by mistake.
+Clients come to one address, at which the acceptor listens, or to that of a worker, and reach everyone.
+Workers do not share what they have on disk. The topology is written into the data directory, so that the next
+start may have more workers, and never fewer by mistake.
 """
 
 from __future__ import annotations
@@ -21,6 +21,14 @@ WORKERS_MAX = 64
 FILE_NAME = "workers.toml"
 #: Distance from the port of a worker to that of the next; health and metrics are one port above the worker's.
 PORT_STEP = 10
+#: Distance from the port of the one address to that of the first worker's own. The others have the ports that
+#: they would have if the first worker had the one address, which it had before there was an acceptor.
+FIRST_PORT = 5
+
+
+def own_address(listen: HostPort, number: int) -> HostPort:
+    """Return the address of the worker of this number, from 1, itself; `listen` is the one of all."""
+    return HostPort(listen.host, listen.port + (FIRST_PORT if number == 1 else PORT_STEP * (number - 1)))
 
 
 def lay_out(data_dir: str, listen: str, count: int, settings: Mapping[str, str]) -> Path:
@@ -54,7 +62,7 @@ def _toml(listen: HostPort, count: int, settings: Mapping[str, str]) -> str:
         lines += [
             "",
             f"[brokers.worker-{number}]",
-            f"listen = {json.dumps(f'{listen.host}:{port}')}",
+            f"listen = {json.dumps(str(own_address(listen, number)))}",
             f"http = {json.dumps(f'127.0.0.1:{port + 1}')}",
             f'pubends = ["worker-{number}"]',
             f'data_dir = "worker-{number}"',
