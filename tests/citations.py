@@ -110,9 +110,11 @@ class Names:
         for statement in tree.body:
             self.top.update(_bound(statement))
         for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
+            kind = type(node)
+            if kind in _IDENTIFIER:
+                self.used.add(getattr(node, _IDENTIFIER[kind]))
+            elif isinstance(node, ast.ClassDef):
                 self.classes[node.name].update(_members(node))
-            self.used.update(_identifiers(node))
 
 
 def _bound(statement: ast.stmt) -> Iterator[str]:
@@ -138,7 +140,7 @@ def _members(found: ast.ClassDef) -> Iterator[str]:
 
 
 #: kind of node -> the attribute that has its identifier
-_IDENTIFIER = {
+_IDENTIFIER: dict[type[ast.AST], str] = {
     ast.FunctionDef: "name",
     ast.AsyncFunctionDef: "name",
     ast.Name: "id",
@@ -146,12 +148,6 @@ _IDENTIFIER = {
     ast.arg: "arg",
     ast.keyword: "arg",
 }
-
-
-def _identifiers(node: ast.AST) -> Iterator[str]:
-    found = getattr(node, _IDENTIFIER.get(type(node), ""), None)
-    if found is not None:
-        yield found
 
 
 @cache

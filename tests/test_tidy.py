@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import subprocess
 from collections import Counter
@@ -57,6 +58,19 @@ FORBIDDEN_CALLS = {
 }  # fmt: skip
 LINES_MAX = 600
 MODULES_MAX = 15
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _syntax_trees() -> Iterator[None]:
+    """The trees of all modules are kept until the last test has read them.
+
+    The collector of garbage would go through their millions of nodes again and again, which takes most of the
+    time, and finds nothing, since trees have no cycles.
+    """
+    gc.disable()
+    yield
+    parsed.cache_clear()
+    gc.enable()
 
 
 def modules() -> list[Path]:

@@ -39,10 +39,23 @@ def started_browser() -> Iterator[Browser]:
 
 @contextmanager
 def browser_page(
-    browser: Browser, *, is_dark: bool = False, width: int = 1200, height: int = 860
+    browser: Browser,
+    *,
+    is_dark: bool = False,
+    width: int = 1200,
+    height: int = 860,
+    expects_errors: bool = False,
 ) -> Iterator[Page]:
-    """A page of a browser as if it were fresh; what a script of it fails with is raised at the end."""
+    """A page of a browser as if it were fresh; what a script of it fails with is raised at the end.
+
+    With `expects_errors` requests may fail, and only exceptions are raised.
+    """
     failures: list[str] = []
+
+    def keep(kind: str, text: str) -> None:
+        if kind == "error" and not expects_errors:
+            failures.append(text)
+
     context = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme="dark" if is_dark else "light"
     )
@@ -50,7 +63,7 @@ def browser_page(
         page = context.new_page()
         page.set_default_timeout(PATIENCE_SECONDS * 1_000)
         page.on("pageerror", lambda error: failures.append(str(error)))
-        page.on("console", lambda said: failures.append(said.text) if said.type == "error" else None)
+        page.on("console", lambda said: keep(said.type, said.text))
         yield page
     finally:
         context.close()

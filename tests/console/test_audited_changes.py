@@ -10,7 +10,7 @@ from typing import Any
 from tests.console.live_console import live_console
 from tests.console.test_secured_console import logged_in
 from tests.live_node import live_node
-from tests.node.security.secured import PASSWORDS, document
+from tests.node.security.secured import PASSWORDS, USERS, document
 from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark import sync
 
@@ -21,7 +21,8 @@ def alices(url: str) -> sync.Client:
 
 def test_each_change_is_in_the_audit_log_with_who_made_it(tmp_path: Path) -> None:
     access = tmp_path / "access.toml"
-    access.write_text(document())
+    both = 'roles = ["operator", "reader"]\nclaims = { most = 100 }'
+    access.write_text(document({**USERS, "ops": both}))
     settings = {"security__mode": "accounts", "security__access": str(access)}
     with live_node(tmp_path, **settings) as node, live_console(node.url) as console:
         with sync.connect(node.url, user="paula", password=PASSWORDS["paula"]) as paula:
@@ -36,13 +37,18 @@ def test_each_change_is_in_the_audit_log_with_who_made_it(tmp_path: Path) -> Non
             changed = ops.send(path, token, what="selector", to="n >= 0")
             assert changed.status == 303, changed.text
             # The subscription is still hers, and the rule for her holds: she may see up to 5.
-            paula.publish_many("t.one", [{"n": n} for n in (4, 9, 5)])
+            _, tick, _ = paula.publish_many("t.one", [{"n": n} for n in (4, 9, 5)])
             with (
                 alices(node.url) as alice,
                 alice.subscribe("t.one", "n >= 0", durable="alice.x", ack="client") as sub,
             ):
                 found = [sub.next(PATIENCE_SECONDS) for _ in range(2)]
                 assert [each["n"] for each in found if each is not None] == [4, 5]
+            why = f"/why?pubend=main&tick={tick}"
+            owned = ops.get(f"{why}&subscription=alice.x").text
+            assert "The event does not match." in owned
+            assert "n &lt;= 5" in owned, "the rule of its owner is a part of what a subscription selects"
+            assert "The rule of access of alice" in ops.get(f"{why}&user=alice").text
             assert ops.send(path, token, what="remove").status == 303
             text = access.read_text() + '\n[roles.guest]\nsubscribe = ["news.>"]\n'
             assert ops.send("/access/apply", token, text=text, version="0").status == 303

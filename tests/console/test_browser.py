@@ -149,8 +149,19 @@ def test_a_person_changes_a_subscription_after_seeing_what_that_means(
 ) -> None:
     with sync.connect(overlay.url("middle")) as tm, tm.subscribe("trades", durable="temporary", ack="client"):
         tm.publish("trades", {"symbol": "X", "price": 2.0})
-    with browser_page(browser) as page:
+    with browser_page(browser, expects_errors=True) as page:
         page.goto(f"http://127.0.0.1:{console.port}/subscriptions/temporary")
+        where = page.get_by_label("Selector from now on")
+        where.fill("price > > 5")
+        page.get_by_role("button", name="Show what that means").last.click()
+        expect(page.get_by_role("alert")).to_contain_text("^")
+        where.fill("price > 5")
+        page.get_by_role("button", name="Show what that means").last.click()
+        expect(page.locator(".meaning")).to_contain_text("it would have got")
+        page.get_by_role("button", name="Do it").click()
+        expect(page.get_by_role("status")).to_contain_text("The selector of temporary was changed.")
+        page.get_by_role("link", name="temporary").click()
+        expect(page.locator("main")).to_contain_text("price > 5")
         page.get_by_role("button", name="Show what that means").first.click()
         expect(page.locator(".meaning")).to_contain_text("goes on at now")
         picture(page, "confirm")
@@ -252,8 +263,17 @@ def test_the_pages_are_for_the_dark_for_narrow_screens_and_for_the_keyboard(
 ) -> None:
     with browser_page(browser, is_dark=True, width=380, height=800) as page:
         page.goto(f"http://127.0.0.1:{console.port}")
-        wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
-        assert not wide
+        pages = [
+            *("/topics", "/topics/trades", "/tail", "/try?topic=trades&where=price>5", "/subscriptions"),
+            *("/subscriptions/audit", "/overlay?broker=north", "/pipeline", "/access", "/http", "/login"),
+            *("/subscriptions/alarms/change?what=selector&where=price>5", "/"),
+        ]
+        unnamed = """[...document.querySelectorAll("input:not([type=hidden]), button, a, textarea")].filter(
+            (each) => !(each.textContent.trim() || each.ariaLabel || each.labels?.length)).length"""
+        for path in pages:
+            page.goto(f"http://127.0.0.1:{console.port}{path}")
+            assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), path
+            assert page.evaluate(unnamed) == 0, path
         background = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert background == "rgb(15, 23, 28)"
         page.keyboard.press("Tab")
@@ -288,8 +308,31 @@ def test_everything_can_be_done_with_the_keyboard(console: LiveConsole, browser:
         page.get_by_role("link", name="Overlay").focus()
         page.keyboard.press("Enter")
         page.locator("svg.overlay a").first.focus()
+        page.evaluate("document.getElementById('live').dataset.old = 'yes'")
+        expect(page.locator("#live:not([data-old])")).to_be_visible()
+        assert page.evaluate("document.activeElement.id").startswith("broker-"), "a refresh keeps the focus"
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", name=re.compile("is drained"))).to_be_visible()
+        page.get_by_role("button", name="Plan to drain it").focus()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("button", name="Make the first step")).to_be_visible()
+
+
+def test_a_page_that_cannot_be_refreshed_says_so_and_goes_on(tmp_path: Path, browser: Browser) -> None:
+    with (
+        live_node(tmp_path) as node,
+        live_console(node.url) as console,
+        browser_page(browser, expects_errors=True) as page,
+    ):
+        page.goto(f"http://127.0.0.1:{console.port}")
+        expect(page.locator("#stale")).to_be_hidden()
+        console.stop()
+        expect(page.locator("#stale")).to_contain_text("has not been refreshed since")
+        expect(page.locator("#stale")).to_contain_text("the console does not answer")
+        console.start()
+        expect(page.locator("#stale")).to_be_hidden()
+        node.stop()
+        expect(page.locator("#stale")).to_be_visible()
 
 
 def test_a_page_of_ones_own_charts_what_comes(overlay: OverlayNodes, browser: Browser) -> None:

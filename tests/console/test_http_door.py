@@ -280,3 +280,7 @@ def test_the_openapi_document_names_what_there_is(console: LiveConsole) -> None:
         ("/topics/{topic}/events", "get"),
         ("/subscriptions/{name}/checkpoint", "put"),
     }
+    given = document["paths"]["/topics/{topic}/events"]["get"]["parameters"]
+    queries = {each["name"] for each in given if each["in"] == "query"}
+    assert queries == {"where", "durable", "start", "ack_seconds", "last_event_id"}
+    assert "409" in document["paths"]["/topics/{topic}/events"]["post"]["responses"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -12,6 +14,8 @@ from tests.console.live_console import LiveConsole, Reply, live_console
 from tests.live_node import LiveNode, live_node
 from tests.waiting import eventually
 from tidemark import sync
+from tidemark.ticks import CheckpointToken
+from tidemark.wire.answers import ARCHIVED, REPORT_ENGINE, EngineStatus
 
 PAGES = (
     "/",
@@ -213,6 +217,26 @@ def test_a_topology_is_planned_before_it_is_applied(console: LiveConsole) -> Non
     assert 'role="alert"' in wrong.text
 
 
+def test_the_pipeline_page_shows_the_engine_of_the_archive_and_how_far_it_is(tmp_path: Path) -> None:
+    with (
+        live_node(tmp_path, retention__archive="true") as node,
+        live_console(node.url) as console,
+        sync.connect(node.url) as tm,
+    ):
+        tick = tm.publish("t", {"n": 1})
+        assert tick is not None
+        tm.publish("t", {"n": 2})
+        tm.ask(ARCHIVED, token=CheckpointToken({"main": tick}).text())
+        engine = EngineStatus(
+            "spark", "local[2]", 1, "http://127.0.0.1:4040", 7, 1_234, 250.0, "no room", time.time()
+        )
+        tm.ask(REPORT_ENGINE, **engine.json_items())
+        text = console.ask("GET", "/pipeline").text
+    for shown in ("spark", "on local[2]", ">7<", "1,234", "250/s", 'href="http://127.0.0.1:4040"', "no room"):
+        assert shown in text, shown
+    assert text.count("main") > 1
+
+
 def test_the_tail_sends_rows_as_they_come(console: LiveConsole) -> None:
     with console.stream("/tail/rows?topic=tailed") as stream:
         stream.wait_open()
@@ -226,3 +250,29 @@ def test_the_tail_sends_rows_as_they_come(console: LiveConsole) -> None:
                 break
         assert "tailed" in seen
         assert "<tr>" in seen
+
+
+@pytest.mark.parametrize(
+    ("topic", "events", "text", "told"),
+    [
+        ("capped", 60, "x", "more matched in the last second than are shown"),
+        ("sampled", 300, "x" * 1_000, "this is a sample of it"),
+    ],
+)
+def test_a_tail_shows_what_an_eye_can_read_and_says_what_it_leaves_out(
+    node: LiveNode, console: LiveConsole, topic: str, events: int, text: str, told: str
+) -> None:
+    values = [{"n": n, "text": text} for n in range(events)]
+    with console.stream(f"/tail/rows?topic={topic}") as stream, sync.connect(node.url) as tm:
+        stream.wait_open()
+        said = []
+        for _ in range(200):
+            tm.publish_many(topic, values)
+            kind, data = stream.raw()
+            if kind == "rows":
+                assert data.count("<tr>") <= 20
+            else:
+                said.append(data)
+            if any(told in each for each in said):
+                break
+        assert any(told in each for each in said), said[-3:]

@@ -13,6 +13,8 @@ from tests.console.live_console import LiveConsole, live_console
 from tests.console.test_pages import Browser
 from tests.live_node import LiveNode, live_node
 from tests.node.security.secured import PASSWORDS, document
+from tests.waiting import eventually
+from tidemark import sync
 from tidemark.console.pages.access import KEPT, with_verifiers
 from tidemark.console.problems import ProblemError
 
@@ -109,6 +111,21 @@ def test_a_document_is_planned_and_put_into_force_with_the_passwords_it_had(
     assert ops.send("/access/apply", token, text=text, version=version).status == 409
     logged_in(console, "bob")
     del node
+
+
+def test_what_a_changed_selector_means_is_told_without_events_to_who_may_not_read_them(
+    node: LiveNode, console: LiveConsole
+) -> None:
+    with (
+        sync.connect(node.url, user="bob", password=PASSWORDS["bob"]) as bob,
+        bob.subscribe("t.>", "n > 0", durable="bob.why", ack="client"),
+    ):
+        pass
+    ops = logged_in(console, "ops")
+    eventually(lambda: "away" in ops.get("/subscriptions/bob.why").text)
+    preview = ops.get("/subscriptions/bob.why/change?what=selector&where=n%3E1")
+    assert preview.status == 200, preview.text
+    assert "You may not read" in preview.text
 
 
 def test_a_session_ends_when_its_browser_logs_out(console: LiveConsole) -> None:

@@ -24,6 +24,7 @@ def test_what_is_printed_is_compared_line_by_line() -> None:
     assert not _fits("b c\nd\n", "a ...\nd\n")
 
 
+@pytest.mark.slow
 def test_the_readme_can_be_followed_word_by_word(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     page = FollowedPage(ROOT / "README.md", tmp_path, port)
@@ -31,6 +32,7 @@ def test_the_readme_can_be_followed_word_by_word(tmp_path: Path) -> None:
     assert len(page.commands) >= 9
 
 
+@pytest.mark.slow
 def test_the_tutorial_can_be_followed_word_by_word(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     page = FollowedPage(DOCS / "tutorial.md", tmp_path, port)
@@ -39,6 +41,7 @@ def test_the_tutorial_can_be_followed_word_by_word(tmp_path: Path) -> None:
     assert {each.name for each in tmp_path.glob("*.py")} == {"freezers.py", "alarms.py", "count.py"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "commands"), [("backup", 13), ("checkpoint", 8), ("kafka", 6), ("rabbitmq", 6)]
 )

@@ -9,6 +9,8 @@ from tidemark.sim.judging.topics import check_topics
 from tidemark.sim.swarm.swarm import SeedRun
 from tidemark.sim.world.topic_keeper import TOPIC
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def finished() -> SeedRun:

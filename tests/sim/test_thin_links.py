@@ -20,6 +20,8 @@ from tidemark.ticks import CheckpointToken, Thresholds
 from tidemark.wire.codec import encode, size_of
 from tidemark.wire.frames import Fetch, Knowledge, Nack
 
+pytestmark = pytest.mark.slow
+
 MBIT = LinkRate(125_000)
 LAN = LinkRate(12_500_000)
 BATCHES = 50

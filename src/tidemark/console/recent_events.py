@@ -98,8 +98,9 @@ async def _newest_of(
             part += events
             spent += size
             reached = end
-        if reached < upto:
-            # The end of the range, where the newest events are, was not reached.
+        if reached < upto and spent >= budget:
+            # The end of the range, where the newest events are, was not reached. (Without a budget that is
+            # spent, what is there ends at `reached`: the newest events are not on disk yet.)
             if found or not shorter_left:
                 break
             step, spent, shorter_left = step // SHORTER, 0, shorter_left - 1

@@ -82,7 +82,7 @@ class Holder:
     bytes: int
     #: the durable subscription whose acknowledgement is furthest back; None if none is behind
     subscription: str | None
-    #: how long ago what it has not acknowledged was published
+    #: how long ago the oldest event was published that it has not acknowledged, or that is not archived
     age_seconds: float
     #: "subscription", "archive", or "retention" if only the settings keep it
     because: str
@@ -159,17 +159,15 @@ class OverlayView:
 
 def _holder(broker: str, pubend: PubendStatus, subscriptions: Any, at: float) -> Holder:
     last = pubend.last_event or 0
-    slowest: tuple[int, str] | None = None
+    slowest: tuple[int, str, int] | None = None
     for each in subscriptions:
         progress = each.status.pubends.get(pubend.pubend)
         if each.status.durable and progress is not None and progress.owed_events:
             acknowledged = progress.acknowledged or progress.start or 0
             if slowest is None or acknowledged < slowest[0]:
-                slowest = (acknowledged, each.status.name)
+                slowest = (acknowledged, each.status.name, progress.lag_us or 0)
     if slowest is not None and slowest[0] < last:
-        return Holder(
-            pubend.pubend, broker, pubend.bytes, slowest[1], max(0.0, at - slowest[0] / 1e6), "subscription"
-        )
+        return Holder(pubend.pubend, broker, pubend.bytes, slowest[1], slowest[2] / 1e6, "subscription")
     if pubend.archived is not None and pubend.archived < last:
         age = max(0.0, at - pubend.archived / 1e6)
         return Holder(pubend.pubend, broker, pubend.bytes, None, age, "archive")

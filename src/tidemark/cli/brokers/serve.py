@@ -216,10 +216,12 @@ def _run_topology(
     scheme = starting.scheme_of(file)
     emit_either(describe_overlay(topology, source=str(file), like=scheme), draw, as_json)
     url = scheme + (front or ",".join(str(each.listen) for each in topology.brokers.values()))
+    shown = f"http://{console}" if console else None
     if as_json:
-        emit({"url": url})
+        emit({"url": url, "console": shown})
     else:
-        click.echo(f"\n{click.style('use', bold=True)}   {url}\nstop  Ctrl-C")
+        where = f"\n{click.style('see', bold=True)}   {shown}" if shown else ""
+        click.echo(f"\n{click.style('use', bold=True)}   {url}{where}\nstop  Ctrl-C")
     sys.stdout.flush()
     sys.exit(starting.run_topology_file(file, archive, console, front))
 

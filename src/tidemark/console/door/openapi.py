@@ -11,10 +11,13 @@ from tidemark.console.door.requests import ACK_SECONDS, ACK_SECONDS_MAX, ACK_SEC
 from tidemark.console.options import BODY_BYTES_MAX
 
 _OBJECT = {"type": "object", "additionalProperties": True}
+_TOKEN = {"type": "string", "pattern": r"^tm1\."}
 _ERRORS = {
     400: "The request cannot be understood.",
     401: "Log in, with Basic or Bearer.",
     403: "The user may not do this.",
+    404: "There is no such topic.",
+    409: "Another request with this Idempotency-Key is under way.",
     413: "The body is too long, or has too many events.",
     415: "The type of content is not known.",
     422: "The events, the selector or the token do not fit.",
@@ -89,7 +92,7 @@ def _publish() -> dict[str, Any]:
         },
         "responses": {
             "201": _json("The events are on disk.", {"$ref": "#/components/schemas/Published"}),
-            **_errors(400, 401, 403, 413, 415, 422, 429, 503, 504, 507),
+            **_errors(400, 401, 403, 404, 409, 413, 415, 422, 429, 503, 504, 507),
         },
     }
 
@@ -114,8 +117,9 @@ def _stream() -> dict[str, Any]:
                 "name": "Last-Event-ID",
                 "in": "header",
                 "description": "The checkpoint token behind which to go on.",
-                "schema": {"type": "string"},
+                "schema": _TOKEN,
             },
+            _query("last_event_id", "The same as the header, for pages that keep the token.", _TOKEN),
         ],
         "responses": {
             "200": {
@@ -132,7 +136,7 @@ def _checkpoint() -> dict[str, Any]:
         "operationId": "acknowledge",
         "summary": "Say how far the reader of a durable stream has got.",
         "parameters": [_path("name", "The durable subscription.")],
-        "requestBody": {"required": True, "content": {"text/plain": {"schema": {"type": "string"}}}},
+        "requestBody": {"required": True, "content": {"text/plain": {"schema": _TOKEN}}},
         "responses": {
             "200": _json("The acknowledgement is on disk.", _OBJECT),
             "404": _json("No stream of it is open here.", {"$ref": "#/components/schemas/Error"}),

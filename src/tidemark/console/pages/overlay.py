@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from starlette.responses import Response
 
+from tidemark.admin.numbers import show_bytes
 from tidemark.console.overlay_drawing import Way, draw_overlay
 from tidemark.console.pages.site import Visit
 from tidemark.console.problems import ProblemError
@@ -28,8 +31,17 @@ async def show_overlay(visit: Visit) -> Response:
         pubends=sorted(each.pubend for one in view.brokers.values() for each in one.pubends),
         broker=broker,
         drained=_drained(view, broker) if broker in view.brokers else None,
+        drained_text=_without(view.topology, broker),
         text=to_text(view.topology),
     )
+
+
+def _without(topology: Topology, broker: str) -> str:
+    """Return the text of a topology with a broker drained; "" if there is none such, or it already is."""
+    placed = topology.brokers.get(broker)
+    if placed is None or placed.is_draining:
+        return ""
+    return to_text(replace(topology, brokers={**topology.brokers, broker: replace(placed, is_draining=True)}))
 
 
 def _way(view: OverlayView, pubend: str) -> Way:
@@ -99,6 +111,11 @@ async def _told(visit: Visit, view: OverlayView, step: Topology) -> list[str]:
     return problems
 
 
+def counted(number: int, noun: str) -> str:
+    """Return how many of something there are, as the beginning of a sentence."""
+    return f"{number:,} {noun} is" if number == 1 else f"{number:,} {noun}s are"
+
+
 def _drained(view: OverlayView, broker: str) -> list[str]:
     """What it means to drain a broker, as sentences."""
     found = view.brokers[broker]
@@ -113,9 +130,9 @@ def _drained(view: OverlayView, broker: str) -> list[str]:
     )
     sentences = [
         f"Clients of {broker} are told to connect to another broker: {', '.join(others) or 'there is none'}.",
-        f"{len(hosted)} subscriptions are hosted there; each moves with its client.",
-        f"{len(found.pubends)} pubends are hosted there, with {held:,} bytes of events; the broker can be "
-        "taken away once everybody has them.",
+        f"{counted(len(hosted), 'subscription')} hosted there; each moves with its client.",
+        f"{counted(len(found.pubends), 'pubend')} hosted there, with {show_bytes(held)} of events; the "
+        "broker can be taken away once everybody has them.",
     ]
     if through:
         sentences.append(f"The streams of {', '.join(through)} go through it now and take another way.")

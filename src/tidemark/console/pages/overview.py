@@ -15,10 +15,18 @@ _ADVICE = (
         "does not answer",
         "Look whether it runs, and at its log; its publishers can use other brokers meanwhile.",
     ),
-    ("full", "Free space, or let subscribers that hold the log go: see below who holds what."),
-    ("disk", "Look at the disk of its machine: what is acknowledged is safe only while the disk works."),
-    ("damaged", 'Read docs/operations.md, "Damage": what is gone is told to subscribers as gaps.'),
+    ("rule of access", "Change those rules, or the schema: until then nobody sees these events."),
     ("archive", "Look at the pipeline page, and at the archive's own log."),
+    (
+        "not cached",
+        "Nothing is lost: history is read from its own broker again. Look at the disk, then start it anew.",
+    ),
+    ("room", "Free space, or let subscribers that hold the log go: see below who holds what."),
+    ("space", "Free space, or let subscribers that hold the log go: see below who holds what."),
+    ("full", "Free space, or let subscribers that hold the log go: see below who holds what."),
+    ("damaged", 'Read docs/operations.md, "Damage": what is gone is told to subscribers as gaps.'),
+    ("lost", 'Read docs/operations.md, "Damage": what is gone is told to subscribers as gaps.'),
+    ("disk", "Look at the disk of its machine: what is acknowledged is safe only while the disk works."),
 )
 
 
@@ -28,7 +36,7 @@ async def show_overview(visit: Visit) -> Response:
     return visit.page(
         "overview.html",
         view=view,
-        alarms=[(broker, text, _advice(text)) for broker, text in view.alarms],
+        alarms=[(broker, text, advice_for(text)) for broker, text in view.alarms],
         holders=view.holders()[:ROWS_MAX],
         lags=[each for each in view.lags if each.owed_events][:ROWS_MAX],
     )
@@ -49,5 +57,6 @@ async def chart_numbers(visit: Visit) -> Response:
     )
 
 
-def _advice(text: str) -> str:
+def advice_for(text: str) -> str:
+    """Return what to do about an alarm."""
     return next((advice for word, advice in _ADVICE if word in text), "See docs/operations.md.")

@@ -16,6 +16,7 @@ from tidemark.console.pages.topics import reason_of
 from tidemark.console.problems import ProblemError
 from tidemark.console.recent_events import newest_events
 from tidemark.console.watch import HostedSubscription
+from tidemark.errors import RefusedError
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.answers import REMOVE, SEEK, SELECT, SUBSCRIPTION, TOPICS
 
@@ -117,19 +118,18 @@ async def _meaning(visit: Visit, hosted: HostedSubscription, what: str, to: str)
             f"{skipped} are never delivered to it.",
             "A subscription only moves forward: a place that it has passed is refused.",
         ]
-    old, new, looked = await _compared(visit, hosted, to)
+    compared = await _compared(visit, hosted, to)
     return [
         f"From now on {name!r} gets the events for which this is true: {to or 'TRUE'}",
-        f"Of the last {looked:,} events of {hosted.status.pattern} it would have got {new:,}; by the old "
-        f"selector it got {old:,}.",
+        compared,
         f"What it is owed already ({owed:,} events) is still delivered by the old selector: "
         f"{hosted.status.selector or 'TRUE'}",
         "The program of this subscription has to subscribe with the new selector, or it changes it back.",
     ]
 
 
-async def _compared(visit: Visit, hosted: HostedSubscription, where: str) -> tuple[int, int, int]:
-    """Return how many of the last events match the old selector, how many a new one, and how many these are.
+async def _compared(visit: Visit, hosted: HostedSubscription, where: str) -> str:
+    """Return how many of the last events match a new selector, and how many the old one, as a sentence.
 
     ProblemError 422 if the new one cannot be read, or fits no topic of the subscription.
     """
@@ -138,12 +138,20 @@ async def _compared(visit: Visit, hosted: HostedSubscription, where: str) -> tup
         problem = misfit(where, pattern, await client.ask(TOPICS))
     if problem is not None:
         raise ProblemError(422, "selector", problem)
-    recent = await newest_events(await visit.watch.pubends_now(), pattern, "", COMPARED)
-    counts = [
+    try:
+        recent = await newest_events(await visit.watch.pubends_now(), pattern, "", COMPARED)
+    except RefusedError as error:
+        if error.code != "denied":
+            raise
+        return f"You may not read {pattern}: how many events match is not told."
+    old, new = (
         sum(reason_of(text, event).truth is True for event in recent.events)
         for text in (hosted.status.selector, where)
-    ]
-    return counts[0], counts[1], len(recent.events)
+    )
+    return (
+        f"Of the last {len(recent.events):,} events of {pattern} it would have got {new:,}; by the old "
+        f"selector it got {old:,}."
+    )
 
 
 async def make_change(visit: Visit) -> Response:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from tidemark.lab.figures import idle
 from tidemark.lab.figures.dsn02 import figures as dsn02
 from tidemark.lab.figures.dsn02 import overhead
+from tidemark.lab.figures.dsn02 import real as dsn02_real
 from tidemark.lab.figures.dsn02 import simulated as dsn02_simulated
-from tidemark.lab.figures.dsn03 import caches, hops
+from tidemark.lab.figures.dsn03 import auto_acknowledge, caches, client_rates, hops, scaling
 from tidemark.lab.figures.dsn03 import figures as dsn03
 from tidemark.lab.figures.dsn03 import real as dsn03_real
 from tidemark.lab.figures.dsn03 import simulated as dsn03_simulated
 from tidemark.lab.figures.experiment import Experiment, prose
 from tidemark.lab.figures.mops import figures as mops
 from tidemark.lab.figures.mops import models
+from tidemark.lab.figures.scalability import hot_cold, workers, writes
 
 SIMULATED = """
 A publisher hosting and a subscriber hosting broker, four pubends, and each subscriber wants a quarter of the
@@ -46,6 +48,23 @@ EXPERIMENTS: dict[str, Experiment] = {
             dsn03_simulated.crash,
             dsn03_real.crash,
             prose(REAL + CRASH),
+            (client_rates.FIGURE,),
+        ),
+        Experiment(
+            "dsn03-scaling",
+            "DSN'03 figure 4: more hosts for more subscribers, with and without disconnections",
+            prose(scaling.METHOD),
+            (scaling.FIGURE,),
+            None,
+            scaling.measure,
+        ),
+        Experiment(
+            "dsn03-auto-acknowledge",
+            "DSN'03 section 5.2: a commit for each event, with few and with many subscribers",
+            prose(auto_acknowledge.METHOD),
+            (auto_acknowledge.FIGURE,),
+            None,
+            auto_acknowledge.measure,
         ),
         Experiment(
             "dsn03-hops",
@@ -81,13 +100,18 @@ EXPERIMENTS: dict[str, Experiment] = {
             prose(dsn02_simulated.METHOD),
             (dsn02.FIGURE_6,),
             dsn02_simulated.link,
+            dsn02_real.link,
+            prose(dsn02_real.METHOD),
         ),
         Experiment(
             "dsn02-relay",
             "DSN'02 figure 7: a relay crashes; latency, nacks and how they are consolidated",
             prose(dsn02_simulated.METHOD + dsn02_simulated.CRASH_OF_RELAY),
-            (dsn02.FIGURE_7, dsn02.FIGURE_7_RATES),
+            (dsn02.FIGURE_7,),
             dsn02_simulated.relay,
+            dsn02_real.relay,
+            prose(dsn02_real.METHOD),
+            simulated_figures=(dsn02.FIGURE_7_RATES,),
         ),
         Experiment(
             "dsn02-publisher",
@@ -95,6 +119,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             prose(dsn02_simulated.METHOD + dsn02_simulated.CRASH_OF_PUBLISHER),
             (dsn02.FIGURE_8,),
             dsn02_simulated.publisher,
+            dsn02_real.publisher,
+            prose(dsn02_real.METHOD),
         ),
         Experiment(
             "dsn02-overhead",
@@ -103,6 +129,30 @@ EXPERIMENTS: dict[str, Experiment] = {
             (overhead.FIGURE,),
             None,
             overhead.measure,
+        ),
+        Experiment(
+            "scalability-writes",
+            "Scalability figures 2, 3: 500 to 7,000 subscribers, cut-through writes on and off",
+            prose(writes.METHOD),
+            (writes.FIGURE,),
+            None,
+            writes.measure,
+        ),
+        Experiment(
+            "scalability-sockets",
+            "Scalability figure 4: hot and cold connections on one list of sockets, epoll and uvloop",
+            prose(hot_cold.METHOD),
+            (hot_cold.FIGURE,),
+            None,
+            hot_cold.measure,
+        ),
+        Experiment(
+            "scalability-workers",
+            "Scalability figure 5: what comes in is spread over one, two and three workers, in order",
+            prose(workers.METHOD),
+            (workers.FIGURE,),
+            None,
+            workers.measure,
         ),
         Experiment(
             "idle-links",

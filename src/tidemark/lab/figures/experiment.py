@@ -89,6 +89,13 @@ class Experiment:
     real: Measure | None = None
     #: the method on real processes, where it differs
     real_method: str = ""
+    #: figures that only real processes have, or only the simulator, beside the others
+    real_figures: Sequence[Figure] = ()
+    simulated_figures: Sequence[Figure] = ()
+
+    def figures_of(self, *, real: bool) -> Sequence[Figure]:
+        """Returns the figures of a run."""
+        return (*self.figures, *(self.real_figures if real else self.simulated_figures))
 
 
 def prose(text: str) -> str:

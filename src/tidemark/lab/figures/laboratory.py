@@ -67,7 +67,9 @@ def _circumstances(*, real: bool, quick: bool) -> list[tuple[str, str]]:
 def make(experiment: Experiment, directory: Path, *, real: bool) -> list[FigureOutcome]:
     """Make pictures and pages from the tables in a directory; returns the figures."""
     tables = read_all(directory)
-    return [_make(experiment, figure, tables, directory, real=real) for figure in experiment.figures]
+    return [
+        _make(experiment, figure, tables, directory, real=real) for figure in experiment.figures_of(real=real)
+    ]
 
 
 def _make(
@@ -96,10 +98,11 @@ def collect(experiments: Sequence[Experiment], out: Path, docs: Path) -> int:
     sections = []
     for experiment, real, tables in runs:
         place = directory_of(experiment, out, real=real)
-        shown = {each.name: _copied(place / f"{each.name}.png", pictures) for each in experiment.figures}
+        figures = experiment.figures_of(real=real)
+        shown = {each.name: _copied(place / f"{each.name}.png", pictures) for each in figures}
         sections.append((experiment, real, tables, shown))
     (docs / "figures.md").write_text(collected(sections))
-    return sum(len(experiment.figures) for experiment, _, _ in runs)
+    return sum(len(experiment.figures_of(real=real)) for experiment, real, _ in runs)
 
 
 def _copied(picture: Path, to: Path) -> str | None:

@@ -53,12 +53,12 @@ def collected(sections: Sequence[tuple[Experiment, bool, Tables, dict[str, str |
     lines = [GENERATED, "# The papers' figures, run here", "", INTRODUCTION, ""]
     lines += ["| figure | | where | verdict |", "|---|---|---|---|"]
     for experiment, real, tables, _ in sections:
-        for figure in experiment.figures:
+        for figure in experiment.figures_of(real=real):
             where = "real processes" if real else "simulated"
             found = verdict(figure.compare(tables))
             lines.append(f"| {figure.source} | {figure.title} | {where} | {found} |")
     for experiment, real, tables, pictures in sections:
-        for figure in experiment.figures:
+        for figure in experiment.figures_of(real=real):
             lines += ["", f"## {figure.title}", ""]
             lines += section_of(experiment, figure, tables, pictures[figure.name], real=real)
         lines += ["", *method_of(experiment, tables, real=real)]

@@ -1,4 +1,7 @@
-"""RealOverlay: two broker processes, and their publishers and subscribers in this process.
+"""RealOverlay: broker processes, and their publishers and subscribers in this process.
+
+One broker hosts all pubends; those that host the subscribers are linked to it. There may be none of these:
+then the first one hosts the subscribers as well.
 
 Every subscriber has a connection of its own, holds its token, and checks what it gets: the events of a pubend
 are numbered, and a subscriber must get the ones it wants once and in order.
@@ -73,13 +76,15 @@ class LoadSubscriber:
         self._is_durable = is_durable
         self.name = name
         self.kind = kind
-        self._url = url
+        self.url = url
         self._pubends = pubends
         self._token: CheckpointToken | None = None
         self._client: Client | None = None
         self._task: asyncio.Task[None] | None = None
         #: pubend -> number of the last event; and pubend -> tick of the last event on this connection
         self.last = dict.fromkeys(pubends, KINDS.index(kind) - len(KINDS))
+        #: events that it got in all its connections
+        self.got = 0
         self._told: dict[str, int] = {}
         #: time of day at which it left; and (left, returned) while it has not caught up
         self._left = 0.0
@@ -96,7 +101,7 @@ class LoadSubscriber:
         if self._left:
             self._absence = self._left, time()
         self._told.clear()
-        self._client = await connect(self._url, client=self.name, timeout=PATIENCE_SECONDS)
+        self._client = await connect(self.url, client=self.name, timeout=PATIENCE_SECONDS)
         where = f"kind = '{self.kind}'"
         if self._is_durable:
             made = self._client.subscribe(TOPIC, where, durable=self.name, checkpoint=self._token)
@@ -138,6 +143,7 @@ class LoadSubscriber:
             expected = self.last[item.pubend] + len(KINDS)
             assert number == expected, f"{self.name} at {item.pubend}: {number} instead of {expected}"
             self.last[item.pubend] = number
+        self.got += len(item)
         self._told[item.pubend] = int(item.ticks[-1])
         if self._absence is not None and len(self._told) == len(self._pubends):
             left, returned = self._absence
@@ -152,11 +158,22 @@ class LoadSubscriber:
 
 
 class RealOverlay:
-    """The processes phb, which hosts publishers, and shb, which hosts subscribers, in an `async with`."""
+    """The processes phb, which hosts publishers, and `hosts`, which host subscribers, in an `async with`."""
 
-    def __init__(self, pubends: Sequence[str], **settings: str) -> None:
-        """`settings` are settings of both brokers, as `storage__durability="os"`."""
+    def __init__(
+        self,
+        pubends: Sequence[str],
+        hosts: Sequence[str] = ("shb",),
+        launch: tuple[str, str] | None = None,
+        **settings: str,
+    ) -> None:
+        """`settings` are settings of all brokers, as `storage__durability="os"`.
+
+        `launch`: the module that Python runs for a broker, and what it is told first.
+        """
+        self._launch = launch
         self._pubends = tuple(pubends)
+        self._names = tuple(hosts)
         self._settings = {name.replace("__", "."): value for name, value in settings.items()}
         self.publishers: list[LoadPublisher] = []
         self.subscribers: list[LoadSubscriber] = []
@@ -171,17 +188,20 @@ class RealOverlay:
         self._harness = ProcessHarness(directory)
         topology = directory / "overlay.toml"
         topology.write_text(self._topology())
-        self.phb, self.shb = (self._harness.placed_broker(name, topology) for name in ("phb", "shb"))
+        self.phb = self._harness.placed_broker("phb", topology)
+        behind = [self._harness.placed_broker(name, topology) for name in self._names]
+        #: the brokers that host subscribers, and the first of them
+        self.hosts = behind or [self.phb]
+        self.shb = self.hosts[0]
+        self.brokers = [self.phb, *behind]
         for broker in self.brokers:
+            if self._launch is not None:
+                broker.module = self._launch[0]
+                broker.arguments.insert(0, self._launch[1])
             for name, value in self._settings.items():
                 broker.arguments += ["--set", f"{name}={value}"]
             await asyncio.to_thread(broker.start)
         return self
-
-    @property
-    def brokers(self) -> tuple[ManagedBroker, ManagedBroker]:
-        """The publisher hosting and the subscriber hosting broker."""
-        return self.phb, self.shb
 
     async def __aexit__(self, *_: object) -> None:
         for task in self._tasks:
@@ -194,10 +214,10 @@ class RealOverlay:
         self._directory.cleanup()
 
     def _topology(self) -> str:
-        phb, shb = free_port(), free_port()
         names = ", ".join(f'"{name}"' for name in self._pubends)
-        lines = ["[brokers.phb]", f'listen = "127.0.0.1:{phb}"', f"pubends = [{names}]"]
-        lines += ["[brokers.shb]", f'listen = "127.0.0.1:{shb}"', 'parent = "phb"']
+        lines = ["[brokers.phb]", f'listen = "127.0.0.1:{free_port()}"', f"pubends = [{names}]"]
+        for name in self._names:
+            lines += [f"[brokers.{name}]", f'listen = "127.0.0.1:{free_port()}"', 'parent = "phb"']
         return "\n".join(lines) + "\n"
 
     async def client(self, broker: ManagedBroker, **more: Any) -> Client:
@@ -207,13 +227,14 @@ class RealOverlay:
         return made
 
     async def populate(self, subscribers: int, events_a_second: float, *, are_durable: bool = True) -> None:
-        """Start the subscribers, then a publisher at each pubend."""
+        """Start the subscribers, in turn at each host, then a publisher at each pubend."""
         makers = [await self.client(self.phb, pubend=pubend) for pubend in self._pubends]
         await makers[0].create_topic(TOPIC, SCHEMA)
         for number in range(subscribers):
-            kind = KINDS[number % len(KINDS)]
+            host = self.hosts[number % len(self.hosts)]
+            kind = KINDS[number // len(self.hosts) % len(KINDS)]
             self.subscribers.append(
-                LoadSubscriber(f"s{number}", kind, self.shb.url, self._pubends, is_durable=are_durable)
+                LoadSubscriber(f"s{number}", kind, host.url, self._pubends, is_durable=are_durable)
             )
         for subscriber in self.subscribers:
             await subscriber.come()

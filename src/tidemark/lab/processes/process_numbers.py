@@ -33,6 +33,11 @@ class ProcessStat:
         return (int(self._fields[11]) + int(self._fields[12])) / _TICKS_A_SECOND
 
     @property
+    def system_seconds(self) -> float:
+        """The part of `cpu_seconds` in the kernel."""
+        return int(self._fields[12]) / _TICKS_A_SECOND
+
+    @property
     def ended_children_cpu_seconds(self) -> float:
         """CPU time of all children that have ended, and of theirs, once the process has waited for them."""
         return (int(self._fields[13]) + int(self._fields[14])) / _TICKS_A_SECOND

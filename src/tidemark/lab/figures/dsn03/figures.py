@@ -178,7 +178,7 @@ def _compare_rates(tables: Tables) -> Sequence[Comparison]:
 
 
 @dataclass(frozen=True, slots=True)
-class _PhaseTimes:
+class CrashTimes:
     down: float
     up: float
     delivered: float
@@ -186,14 +186,14 @@ class _PhaseTimes:
     end: float
 
 
-def _phases(tables: Tables) -> _PhaseTimes:
+def crash_times(tables: Tables) -> CrashTimes:
     table = tables[PHASES]
     found = dict(zip(table.words("phase"), table.numbers("time_s").tolist(), strict=True))
-    return _PhaseTimes(found["down"], found["up"], found["delivered"], found["returned"], found["end"])
+    return CrashTimes(found["down"], found["up"], found["delivered"], found["returned"], found["end"])
 
 
 def _draw_crash(tables: Tables) -> Sequence[Panel]:
-    at = _phases(tables)
+    at = crash_times(tables)
     panels = []
     for what in (DELIVERED, RELEASED):
         time, ticks = _progress(tables, what)
@@ -205,7 +205,7 @@ def _draw_crash(tables: Tables) -> Sequence[Panel]:
 
 def _compare_crash(tables: Tables) -> Sequence[Comparison]:
     delivered, released = _progress(tables, DELIVERED), _progress(tables, RELEASED)
-    at, sample = _phases(tables), float(settings(tables)["sample seconds"])
+    at, sample = crash_times(tables), float(settings(tables)["sample seconds"])
     before = slope_between(*delivered, delivered[0][0], at.down - sample)
     down = slope_between(*delivered, at.down, at.up)
     recovery = slope_between(*delivered, at.up, at.delivered)

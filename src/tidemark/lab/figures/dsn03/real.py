@@ -8,6 +8,7 @@ from time import time
 
 from tidemark.client.client import connect
 from tidemark.errors import ClientError
+from tidemark.lab.figures.dsn03.client_rates import ClientRates
 from tidemark.lab.figures.dsn03.figures import (
     BEHIND_S,
     PUBENDS,
@@ -45,6 +46,7 @@ class ProgressSampler(ProgressSamples):
         self.overlay = overlay
         self._sample_seconds = sample_seconds
         self._start = time()
+        self.rates = ClientRates(overlay, self._start)
         super().__init__(lambda tick: tick / 1e3 - self._start * 1e3)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -60,6 +62,7 @@ class ProgressSampler(ProgressSamples):
         self._tasks = [
             asyncio.create_task(self._watch_delivered()),
             asyncio.create_task(self._watch_released()),
+            asyncio.create_task(self.rates.watch()),
         ]
 
     async def end(self) -> None:
@@ -157,7 +160,8 @@ async def _crash(effort: HostCrash, say: Callable[[str], None]) -> Sequence[Tabl
         await asyncio.sleep(effort.after_seconds)
         phases.add("end", sampler.now)
         await sampler.end()
-    return [sampler.progress, sampler.returns, phases, effort.setting()]
+    rates = sampler.rates
+    return [sampler.progress, sampler.returns, phases, rates.received, rates.busy, effort.setting()]
 
 
 async def _until(condition: Callable[[], bool]) -> None:

@@ -51,11 +51,19 @@ class PersistentMobileSubscriber:
 
     observed: ObservedSubscriber
     counts: MessageCounts
+    overlay: SimulatedOverlay
+    #: when it came to its broker, in seconds
+    _came: float = 0.0
     #: what it waits for, since when, and for each pubend the tick that it has to be told of
     _waits: tuple[str, int, dict[str, int]] | None = None
 
     def __post_init__(self) -> None:
         self.observed.on_frame = self._heard
+        self.observed.on_deliver = self._delivered
+
+    def _delivered(self, _: ObservedSubscriber, frame: Deliver) -> None:
+        for published, latency in self.overlay.latencies(frame):
+            self.counts.notified(published, self._came, published + latency)
 
     def come(self, at: str) -> None:
         """Connect to this broker."""
@@ -68,6 +76,7 @@ class PersistentMobileSubscriber:
                 missed = world.ground_truth.within(pubend, received, world.latest)
                 ticks[pubend] = max((tick for tick, _ in missed), default=TICK_MIN)
         self._waits = what, world.engine.now, ticks
+        self._came = self.overlay.now
         observed.come_to(at)
 
     def _heard(self) -> None:
@@ -176,7 +185,7 @@ class PersistenceApproach:
         """Returns a subscriber that has not come yet."""
         selector = self._selectors[number % len(self._selectors)]
         observed = self._overlay.subscriber(f"s{number}", next(iter(PARENTS)), selector)
-        return PersistentMobileSubscriber(observed, self.message_counts)
+        return PersistentMobileSubscriber(observed, self.message_counts, self._overlay)
 
     def publish_every(self, broker: str, seconds: float, first: float) -> None:
         """Start a publisher of an event every so many seconds."""

@@ -171,9 +171,12 @@ class QueueSubscriber:
     repeated: int = 0
     #: number of the last event before its first connection; None before that
     since: int | None = None
+    #: when it came to its broker, in seconds
+    came_at: float = 0.0
 
     def come(self, at: str) -> None:
         """Connect to a broker, and tell it the last one."""
+        self.came_at = self.approach.now
         self.approach.came(self, at)
 
     def leave(self) -> None:
@@ -207,6 +210,8 @@ class QueueApproach:
         }
         self._subscribers: list[QueueSubscriber] = []
         self._events = 0
+        #: event -> when it was published, in seconds
+        self._published: dict[int, float] = {}
         self._is_publishing = True
 
     # The network.
@@ -228,9 +233,16 @@ class QueueApproach:
         def deliver(subscriber: int, event: int) -> None:
             self.message_counts.passed(name, None, "notification")
             self.message_counts.framed("to a subscriber", brokers=1)
+            came = self._subscribers[subscriber].came_at
+            self.message_counts.notified(self._published[event], came, self.now)
             self._subscribers[subscriber].take(event)
 
         return deliver
+
+    @property
+    def now(self) -> float:
+        """Seconds since the start."""
+        return self._engine.now / SECOND
 
     def _arrive(self, sender: str, receiver: str, message: Any) -> None:
         self._brokers[receiver].heard(sender, message)
@@ -274,6 +286,7 @@ class QueueApproach:
         def publish() -> None:
             if self._is_publishing:
                 self._events += 1
+                self._published[self._events] = self.now
                 self.message_counts.passed(None, broker, "notification")
                 self.message_counts.framed("from a publisher", brokers=1)
                 self._brokers[broker].published(self._events)

@@ -30,6 +30,9 @@ RATE_MIN, RATE_MAX = 0.2, 0.6
 #: Seconds before which nothing is counted.
 BEGIN_S = 4.0
 SAMPLE_S = 0.5
+#: What the table of waits calls the time from the publication of an event to its receipt: of events that were
+#: published while the subscriber was connected, and for those that it missed at first.
+CONNECTED, AWAY = "notification, connected", "notification, away"
 #: Kinds of messages. Silence is knowledge that there was no event; only Tidemark sends it.
 KINDS = ("notification", "subscription", "unsubscription", "control", "silence")
 
@@ -66,6 +69,10 @@ class MessageCounts:
         """Count a frame that so many brokers handle: two on a link, one on the connection of a client."""
         if self.is_counting:
             self.frames[frame] += brokers
+
+    def notified(self, published: float, came: float, now: float) -> None:
+        """A subscriber that came at `came` gets an event now; times are seconds."""
+        self.waited(CONNECTED if published >= came else AWAY, now - published)
 
     def waited(self, what: str, seconds: float) -> None:
         """A subscriber has waited so long."""
