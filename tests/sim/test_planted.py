@@ -28,7 +28,7 @@ FINDS = {
     "filter-in-doubt": 5,
     "answer-before-version": 3,
     "reroute-skips": 0,
-    "release-by-arrival": 11,
+    "release-by-arrival": 237,
     "no-fencing": 9,
     "release-past-moving": 11,
     "unknown-released": 3,

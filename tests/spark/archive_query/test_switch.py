@@ -19,6 +19,7 @@ from tests.cli.live_broker import Spoken
 from tests.live_node import live_node
 from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
+from tidemark.lab.processes.engines import local_cluster
 from tidemark.lab.processes.process_harness import ProcessHarness
 from tidemark.lab.processes.process_numbers import ProcessStat
 from tidemark.message.schema import Schema
@@ -93,6 +94,7 @@ def test_engines_that_are_killed_and_switched_under_load_leave_every_row_once(tm
 def test_an_executor_that_is_killed_under_the_query_leaves_every_row_once(tmp_path: Path) -> None:
     published: list[tuple[int, dict[str, Any]]] = []
     with (
+        local_cluster() as master,
         live_node(tmp_path, **{"retention.archive": "true"}) as node,
         ProcessHarness(tmp_path) as harness,
         sync.connect(node.url) as tm,
@@ -108,7 +110,7 @@ def test_an_executor_that_is_killed_under_the_query_leaves_every_row_once(tmp_pa
 
         tm.create_topic("t", SCHEMA.text)
         path = tmp_path / "archive"
-        archive = harness.archive(node.url, engine="spark", master="local-cluster[2,1,1024]")
+        archive = harness.archive(node.url, engine="spark", master=master)
         archive.start()
         publish()
         wait_until(has_all)

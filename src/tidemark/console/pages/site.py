@@ -161,7 +161,7 @@ class Site:
         common = {
             "menu": MENU,
             "path": path,
-            "here": next((at for _, at in reversed(MENU) if path == at or path.startswith(at + "/")), "/"),
+            "here": _menu_entry(path),
             "logged_in_as": visit.caller.user or ("a bearer of a token" if visit.caller.token else ""),
             "form_token": visit.session.form_token,
             "program_version": __version__,
@@ -184,6 +184,12 @@ class Site:
         response.set_cookie(
             COOKIE, cookie, httponly=True, samesite="strict", secure=self.options.is_tls, path="/"
         )
+
+
+def _menu_entry(path: str) -> str:
+    """Return the path of the menu's entry that a page belongs to."""
+    path = "/topics" if path == "/why" else path
+    return next((at for _, at in reversed(MENU) if path == at or path.startswith(at + "/")), "/")
 
 
 def _to_login(request: Request) -> Response:

@@ -6,6 +6,7 @@ address, and ends, executors included, with the `with` block that started it or 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -82,17 +83,22 @@ def connect_server(path: Path, master: str = "local[2]", **conf: str) -> Iterato
 def local_cluster(workers: int = 2, cores: int = 1, memory_mb: int = 1024) -> Iterator[str]:
     """Yields the master URL of a cluster that the driver starts itself, with one process for each executor.
 
-    Such a cluster leaves the logs of its executors in the installed package; they are removed at the end.
+    Such a cluster leaves the logs of its executors in the installed package, which all clusters of this
+    machine share. The last of those that run at a time removes them: the executors of the others work there.
     """
     import pyspark
 
     work = Path(pyspark.__file__).parent / "work"
-    before = set(work.glob("app-*"))
-    try:
-        yield f"local-cluster[{workers},{cores},{memory_mb}]"
-    finally:
-        for left in set(work.glob("app-*")) - before:
-            shutil.rmtree(left, ignore_errors=True)
+    work.mkdir(exist_ok=True)
+    with (work / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        try:
+            yield f"local-cluster[{workers},{cores},{memory_mb}]"
+        finally:
+            with suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                for left in work.glob("app-*"):
+                    shutil.rmtree(left, ignore_errors=True)
 
 
 class _Daemon:

@@ -125,6 +125,7 @@ def deep(testbed: SparkTestbed) -> Iterator[Section]:
         _catch_up(testbed.spark, path, events, count)
     one = min(_catch_up(testbed.spark, path, events, 1) for _ in range(testbed.effort.repetitions))
     all_ = min(_catch_up(testbed.spark, path, events, SUBSCRIBERS) for _ in range(testbed.effort.repetitions))
+    delivered = SUBSCRIBERS * (events * _LOAD.kinds // SHARE) // _LOAD.kinds
     jobs = sorted(_job(testbed.spark, path, events, number) for number in range(JOBS + 1))[0] * SUBSCRIBERS
     case = f"{SUBSCRIBERS:,} subscribers, {events:,} events"
     yield Section(
@@ -133,6 +134,7 @@ def deep(testbed: SparkTestbed) -> Iterator[Section]:
             Measurement(f"1 subscriber, {events:,} events", "time", one, "s"),
             Measurement(case, "time", all_, "s"),
             Measurement(case, "time beside one", all_ / one, "x 1 subscriber", Goal("<=", TIMES_MAX)),
+            Measurement(case, "events delivered", delivered / all_, "/s"),
             Measurement(case, "speed beside a Spark job for each", jobs / all_, "x (extrapolated)"),
         ],
     )
