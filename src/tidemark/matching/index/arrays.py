@@ -66,8 +66,8 @@ def few_looked_up(words: Words, numbers: Mapping[bytes, int]) -> Ids | None:
         number = numbers.get(words[:, at].tobytes())
         if number is None:
             return None
-        chosen = words[0] == words[0, at]
-        for each in words[1:]:
+        chosen = np.ones(count, np.bool_)
+        for each in words:
             chosen &= each == each[at]
         found[chosen] = number
         is_done |= chosen
