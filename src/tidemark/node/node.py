@@ -141,6 +141,8 @@ class Node:
         )
         #: the brokers of the topology that the broker's core has been given
         self._brokers = set(config.topology.brokers)
+        #: digest of the topology that this broker goes by, for the audit log
+        self._topology_digest = config.topology.digest
         #: shared by all nodes of the process; this node enters and leaves its own server
         self._local_brokers = local_brokers
         self._links = LinkCaller(self.server, config.links, local_brokers)
@@ -315,6 +317,14 @@ class Node:
     def _adopt(self, topology: Topology, states: Mapping[str, RecoveredPubend]) -> None:
         """Go by `topology`, which is on disk. Links that it ends are told of it before they are closed."""
         name = self.config.broker.name
+        before, self._topology_digest = self._topology_digest, topology.digest
+        self.security.audit.write(
+            "topology changed",
+            version=topology.version,
+            digest=topology.digest,
+            before=before,
+            brokers=len(topology.brokers),
+        )
         self.server.spread(self.membership.whole())
         if name not in topology.brokers:
             log.warning("the overlay goes on without this broker", version=topology.version)

@@ -137,6 +137,17 @@ def test_failures_are_forgotten_and_those_remembered_are_bounded() -> None:
     assert limits.seconds_to_wait("b", "alice") == 0
 
 
+def test_addresses_of_one_network_of_ipv6_are_counted_together() -> None:
+    limits = LoginLimits(lambda: 0.0)
+    for number in range(FAILURES_MAX):
+        limits.failed(f"2001:db8:0:1::{number:x}", "")
+        limits.failed(f"::ffff:10.0.0.{number}", "")
+    assert limits.seconds_to_wait("2001:db8:0:1:ffff::9") > 0
+    assert limits.seconds_to_wait("2001:db8:0:2::1") == 0
+    assert limits.seconds_to_wait("10.0.0.1") == limits.seconds_to_wait("::ffff:10.0.0.77") == 0
+    assert limits.seconds_to_wait("no address: at all") == 0
+
+
 def test_a_changed_document_is_on_disk_holds_at_once_and_outlives_a_restart(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         node = await secured(stage, tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from tests.waiting import until
 from tidemark.node.config.loading import load
 from tidemark.node.node import Node
 from tidemark.node.security.link_proof import LinkKey, LinkProving
-from tidemark.wire.answers import PROPOSE_ACCESS
+from tidemark.node.topology.text import to_text
+from tidemark.wire.answers import PROPOSE, PROPOSE_ACCESS
 from tidemark.wire.frames import Hello, Overlay, Refused
 from tidemark.wire.security.frames import Access, Challenge, LinkProof
 
@@ -125,6 +127,30 @@ def test_a_neighbour_with_the_key_cannot_tell_of_an_access_document_that_leaps(t
         await until(lambda: a.runtime.broker.counters["neighbours_refused"] > 0)
         assert a.access is not None
         assert a.access.document.version == 0
+
+    play(story)
+
+
+def test_the_audit_log_of_every_broker_has_a_topology_before_and_after_a_change(tmp_path: Path) -> None:
+    (tmp_path / "access.toml").write_text(document())
+    options = key_file(tmp_path, "key", "0123456789abcdef0123456789abcdef") | {
+        "security__mode": "accounts",
+        "security__access": str(tmp_path / "access.toml"),
+    }
+
+    async def story(stage: Stage) -> None:
+        a, b = await two(stage, tmp_path, a=options, b=options)
+        await until(lambda: "b" in a.runtime.peers and "a" in b.runtime.peers)
+        before = a.topology
+        async with client_of(a, "ops") as ops:
+            drained = to_text(before).replace("[brokers.b]", "[brokers.b]\ndraining = true")
+            await ops.ask(PROPOSE, text=drained, base=before.version)
+        await until(lambda: b.topology.version == before.version + 1)
+        for node, name in ((a, "a"), (b, "b")):
+            lines = map(json.loads, (tmp_path / name / "audit.log").read_text().splitlines())
+            (changed,) = [each for each in lines if each["what"] == "topology changed"]
+            assert (changed["before"], changed["digest"]) == (before.digest, node.topology.digest)
+            assert changed["version"] == before.version + 1
 
     play(story)
 
