@@ -35,6 +35,7 @@ SEEDS = {
 
 #: (profile, seed) that found a bug once -> what it was.
 REGRESSIONS: dict[tuple[str, int], str] = {
+    ("narrow", 9_510_223): "the oracle held a topic against brokers that only a removed broker had confirmed",
     ("access", 921_054): "the oracle judged ways while a broker still followed both",
     ("access", 910_278): "an access document of before won after everybody had the last one of the world",
     ("narrow", 830_139): "who waited until a claim was settled did not hear of the one that took its place",

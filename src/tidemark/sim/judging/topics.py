@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 def check_topics(world: World) -> None:
     """Raise ViolationError unless all brokers have the topic in one generation, with the right schemas.
 
-    Nothing that was confirmed is forgotten: the generation is at least the highest that a client was told.
-    Call when all is healed, and everything was passed on.
+    Nothing that was confirmed is forgotten: the generation is at least the highest that a client was told by
+    a broker that is still there. What a broker confirmed while it was cut off goes with it if an
+    administrator removes it before it is back. Call when all is healed, and everything was passed on.
     """
     if world.topic_keeper is None:
         return
@@ -33,7 +34,6 @@ def check_topics(world: World) -> None:
     if len(set(known.values())) > 1:
         raise ViolationError(f"brokers disagree about the generations of {TOPIC}: {known}")
     generation = min(generation for generation, _ in known.values())
-    if generation < world.topic_keeper.confirmed:
-        raise ViolationError(
-            f"{TOPIC} is in generation {generation}, and {world.topic_keeper.confirmed} was confirmed"
-        )
+    confirmed = world.topic_keeper.confirmed(world.layout.brokers)
+    if generation < confirmed:
+        raise ViolationError(f"{TOPIC} is in generation {generation}, and {confirmed} was confirmed")

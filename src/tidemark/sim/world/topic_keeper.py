@@ -7,6 +7,7 @@ takes back what is refused because the topic was removed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -41,12 +42,18 @@ class TopicKeeper:
 
     world: World
     chance: Random
-    #: the highest generation that a broker has confirmed
-    confirmed: int = 0
     #: how often the topic was removed
     removals: int = 0
+    #: broker -> the highest generation that it has confirmed
+    _confirmed: dict[str, int] = field(default_factory=dict)
     _client: int | None = None
+    #: the broker that the client is connected to
+    _broker: str = ""
     _has_asked: bool = False
+
+    def confirmed(self, brokers: Iterable[str]) -> int:
+        """Return the highest generation that one of these brokers has confirmed; 0 if none has."""
+        return max((self._confirmed.get(name, 0) for name in brokers), default=0)
 
     def begin(self, until: int) -> None:
         """Change the topic now and then up to a time."""
@@ -62,7 +69,7 @@ class TopicKeeper:
         self._leave()
         machine = self.chance.choice(sorted(self.world.machines))
         if self.world.is_up(machine):
-            self._has_asked = False
+            self._has_asked, self._broker = False, machine
             self._client = self.world.connect(machine, self._receive, self._gone)
             self.world.to_broker(self._client, Describe(TOPIC))
 
@@ -78,7 +85,7 @@ class TopicKeeper:
         if self._client is None or not isinstance(frame, Topic):
             return  # the broker has not heard of a change yet
         if self._has_asked:
-            self.confirmed = max(self.confirmed, frame.generation)
+            self._confirmed[self._broker] = max(frame.generation, self.confirmed([self._broker]))
             self.removals += is_removed(frame.generation)
             self._leave()
             return
