@@ -167,13 +167,19 @@ class Desk:
         """The link to a neighbour comes up."""
         return self.give(LinkUp(peer))
 
-    def finish(self, effects: list[Effect]) -> list[Effect]:
-        """Let the disk carry out effects and all that follow; returns the effects of other kinds."""
+    def answers(self, effect: Effect) -> Stimulus:
+        """Returns what the disk answers to an effect now; the broker is not told."""
+        answer = self._disk.answer(effect)
+        assert answer is not None
+        return answer
+
+    def finish(self, effects: list[Effect], but: type | None = None) -> list[Effect]:
+        """Let the disk carry out effects and all that follow; returns other effects, and those of `but`."""
         done: list[Effect] = []
         while effects:
             then: list[Effect] = []
             for effect in effects:
-                answer = self._disk.answer(effect)
+                answer = None if type(effect) is but else self._disk.answer(effect)
                 if answer is None:
                     done.append(effect)
                 else:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.broker.desk import MORNING, SCHEMA, Desk, batch, sent, told
 from tidemark.broker.broker import Recovered
-from tidemark.broker.effects import Effect, LinkDown, LinkUp, ReadLog, RefuseClient, Stimulus
+from tidemark.broker.effects import Effect, LinkDown, LinkUp, ReadLog, ReadPfs, RefuseClient, Stimulus
 from tidemark.broker.hosting.host import HostPolicy, SavedSubscription
 from tidemark.broker.hosting.recalls import RECALL_BYTES_MAX
 from tidemark.broker.hosting.subscription import SelectorPeriod
@@ -91,6 +91,30 @@ def desk(**settings: object) -> Desk:
     made.declare()
     made.pass_time(0.2)
     return made
+
+
+# A read that takes long.
+
+
+def test_who_was_read_for_while_others_went_on_joins_them_without_another_read() -> None:
+    at = desk()
+    come(at, None)
+    publish(at, 2)
+    at.gone(1)
+    publish(at, 3)
+    # A read of the PFS is under way while events come: it will not tell of them.
+    effects = at.finish(at.say(2, Subscribe("s", "t", "n > 1", True, 10_000)), but=ReadPfs)
+    (read,) = [each for each in effects if isinstance(each, ReadPfs)]
+    answer = at.answers(read)
+    publish(at, 4, 1)
+    publish(at, 5)
+    effects += at.finish(at.give(answer), but=ReadPfs)
+    frames = told(effects, 2)
+    assert values_of(frames) == [2, 3, 4, 5]
+    assert [each for each in effects if isinstance(each, ReadPfs)] == [read]
+    assert at.broker.counters["switchovers"] == at.broker.counters["catchups"]
+    effects = at.finish(at.say(50, Publish("p", "me", 6, batch(0, values=[6]))))
+    assert values_of(told(effects, 2)) == [6]
 
 
 # Returning.

@@ -30,6 +30,7 @@ COUNTED = {
     "catchups_slow": "of these, because a live subscriber could not take more",
     "pfs_reads": "reads of the PFS for subscribers that catch up",
     "pfs_reads_to_end": "of these, those that read all that there was",
+    "pfs_reads_saved": "times that memory had what the PFS would have been read for",
     "refilters": "ranges matched again because the PFS did not know them",
     "taken_over": "subscribers that came with a token from elsewhere, or from before their time here",
     "remembered": "ranges that the window knew for such subscribers, and that were not fetched",

@@ -17,6 +17,7 @@ from tidemark.broker.effects import PfsRead, ReadPfs
 from tidemark.broker.hosting.catchup import CHUNK_EVENTS_MAX, Catchup, Ticks
 from tidemark.broker.hosting.delivery import Delivery
 from tidemark.broker.hosting.host_state import HostState
+from tidemark.broker.hosting.match_log import MatchLog
 from tidemark.broker.hosting.recalls import Recalls
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.publishing.fetching import Fetching
@@ -61,6 +62,7 @@ class CatchupStreams:
         self,
         state: HostState,
         delivery: Delivery,
+        match_log: MatchLog,
         fetching: Fetching,
         turn: Turn,
         *,
@@ -71,6 +73,7 @@ class CatchupStreams:
         self._constreams = state.constreams
         self._audience = state.audience
         self._delivery = delivery
+        self._match_log = match_log
         self._turn = turn
         self._out = turn.out
         self._counters = turn.counters
@@ -197,11 +200,22 @@ class CatchupStreams:
             catchup.matched(catchup.position, NO_TICKS, (catchup.position, constream.delivered))
             self.call(pubend, subscription.id)
         elif catchup.needs_read:
-            catchup.reads_from = catchup.position
-            catchup.reads_upto = max(catchup.position, constream.delivered or catchup.position)
-            self._out.add(ReadPfs(pubend, subscription.id, catchup.position, CHUNK_EVENTS_MAX))
+            self._read(pubend, subscription, catchup)
         elif subscription.credit > 0:
             self._fetch(pubend, subscription, catchup)
+
+    def _read(self, pubend: str, subscription: HostedSubscription, catchup: Catchup) -> None:
+        """Find what matched beyond the position of a catchup stream: in memory, or else in the PFS."""
+        recent = self._match_log.recent(pubend, subscription.id, catchup.position)
+        if recent is not None:
+            self._counters["pfs_reads_saved"] += 1
+            catchup.matched(recent[0], self._shared_ticks.of(recent[1]), None)
+            self.call(pubend, subscription.id)
+            return
+        delivered = self._constreams[pubend].delivered
+        catchup.reads_from = catchup.position
+        catchup.reads_upto = catchup.position if delivered is None else max(catchup.position, delivered)
+        self._out.add(ReadPfs(pubend, subscription.id, catchup.position, CHUNK_EVENTS_MAX))
 
     def _tell_late(
         self, pubend: str, subscription: HostedSubscription, upto: int, batch: EventBatch | None

@@ -106,12 +106,12 @@ class Host:
         #: member -> the interest version of this broker that first asks for it. Constreams read it
         self._versions: dict[int, int] = {}
         self._next_member = 1
-        self._match_log = MatchLog(turn)
+        log = self._match_log = MatchLog(turn)
         #: pubends whose constream may be able to move; `settle` takes them one by one
         self._dirty_pubends: dict[str, None] = {}
         self.acknowledgements = Acknowledgements(state, turn, self)
-        self._delivery = Delivery(turn, registry)
-        self.catchup_streams = CatchupStreams(state, self._delivery, fetching, turn, recall=policy.recall)
+        delivery = self._delivery = Delivery(turn, registry)
+        self.catchup_streams = CatchupStreams(state, delivery, log, fetching, turn, recall=policy.recall)
         #: ids of subscribers that have connected and are told so at the end of the turn: whatever starts in
         #: the same turn is told with that
         self._newcomers: dict[int, None] = {}

@@ -111,7 +111,7 @@ FORGOTTEN_RULES = {
     "restart-unruled": Bug(
         "a broker that restarts goes by the access document of its first start",
         _first_document_after_a_restart,
-        (*HIDDEN, "is missing"),
+        (*HIDDEN, "are hidden fields", "is missing"),
         "access",
     ),
     "old-rules-overtake": Bug(

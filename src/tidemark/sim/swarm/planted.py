@@ -20,6 +20,7 @@ from tidemark.broker.hosting.catchup_streams import CatchupStreams, SharedTicks
 from tidemark.broker.hosting.constream import Constream
 from tidemark.broker.hosting.handover import Handover
 from tidemark.broker.hosting.host import Host
+from tidemark.broker.hosting.match_log import RecentMatches
 from tidemark.broker.outgoing import HistoryQueue
 from tidemark.broker.publishing import pubend
 from tidemark.broker.publishing.fetching import Fetching
@@ -250,6 +251,15 @@ def _skip_a_hold() -> list[Patch]:
     ]
 
 
+def _go_on_from_memory() -> list[Patch]:
+    def bold(self: RecentMatches, base: int, subscriber: int) -> Any:
+        # As if memory reached back to wherever somebody is.
+        return beyond(self, max(self.base, min(base, self.upto)), subscriber)
+
+    beyond = RecentMatches.beyond
+    return [(RecentMatches, "beyond", bold)]
+
+
 def _remember_too_much() -> list[Patch]:
     def bold(self: Stream, base: int, upto: int, version: int) -> list[Any]:
         del version
@@ -473,6 +483,7 @@ BUGS = {
         "the last row of a host to arrive holds, not the last that it sent",
         _release_by_arrival,
         ("let go up to", "a gap that nothing justifies"),
+        profile="network",
     ),
     "no-fencing": Bug(
         "a broker keeps a subscription that another one has claimed", _no_fencing, ("and hosted by",)
@@ -535,6 +546,11 @@ BUGS = {
         "a slow subscriber is told what it then catches up on as well",
         _tell_and_catch_up,
         ("ticks out of order", "a range that goes back"),
+    ),
+    "memory-in-doubt": Bug(
+        "a catchup stream takes what was matched lately for all that was matched since it left",
+        _go_on_from_memory,
+        ("is missing",),
     ),
     "join-early": Bug(
         "a catchup stream joins the constream before it has reached it", _join_before_the_end, ("is missing",)
