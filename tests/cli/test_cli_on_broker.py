@@ -342,7 +342,7 @@ def test_a_topology_starts_with_one_command_and_is_compared_with_its_file(
     try:
         assert [each["name"] for each in json.loads(whole.line())["brokers"]] == list(ports)
         addresses = [f"127.0.0.1:{port}" for port in ports.values()]
-        assert json.loads(whole.line()) == {"url": f"tidemark://{','.join(addresses)}"}
+        assert json.loads(whole.line()) == {"url": f"tidemark://{','.join(addresses)}", "console": None}
         east, middle = (Tidemark(f"tidemark://127.0.0.1:{ports[name]}") for name in ("east", "middle"))
         eventually(lambda: "TIDEMARK OK" in checked(east) and "TIDEMARK OK" in checked(middle))
         for command in (east, Tidemark("")):
