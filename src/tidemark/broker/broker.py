@@ -56,7 +56,7 @@ from tidemark.broker.overlay.trust import Trust
 from tidemark.broker.preparation import Preparation
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.publishing.pubend import Pubend
-from tidemark.broker.publishing.publishing import Publishing
+from tidemark.broker.publishing.publishing import Publishing, parted
 from tidemark.broker.publishing.release_reports import ReleaseReports
 from tidemark.broker.streams.disk_cache import DiskCache
 from tidemark.broker.streams.interest import Interests
@@ -503,6 +503,10 @@ class Broker:
         with self._turn.looking:
             frame = self._access.checked(client, said)
         if isinstance(frame, Refused) and frame is not said:
+            if isinstance(said, Publish) and said.parts:
+                for part in parted(said):  # the refusal names an event of one frame
+                    self._client_frame(client, part)
+                return
             self.counters["denied"] += 1
             self._turn.out.add(SendClient(client, frame))
             return

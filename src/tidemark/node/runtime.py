@@ -249,7 +249,7 @@ class Runtime:
         if type(stimulus) is ClientFrameReceived and type(stimulus.frame) is Publish:
             batches, size = self._came.get(stimulus.client, (0, 0))
             held = stimulus.frame.batch.held_bytes
-            self._came[stimulus.client] = batches + 1, size + held
+            self._came[stimulus.client] = batches + (len(stimulus.frame.parts) or 1), size + held
             self._came_bytes += held
         self._carry_out(self.broker.hear(stimulus, self._now, self._wall), to_disk)
         if type(stimulus) is LogSynced:

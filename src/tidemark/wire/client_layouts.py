@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
+from struct import error as StructError  # noqa: N812  # an exception, named like one
 
-from tidemark.errors import WireError
+from tidemark.errors import DecodeError, WireError
 from tidemark.message.batches.batch import Buffer, batch_names_bytes
+from tidemark.message.batches.run import BatchRun
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.fields import (
     BYTES,
@@ -71,7 +73,7 @@ from tidemark.wire.frames import (
     Unsubscribed,
     Welcome,
 )
-from tidemark.wire.layouts import HEADER_BYTES, FrameLayout, check_end, key_of, record
+from tidemark.wire.layouts import HEADER, HEADER_BYTES, FrameLayout, check_end, key_of, record
 from tidemark.wire.limits import (
     ACKS_MAX,
     ADDRESSES_MAX,
@@ -79,6 +81,8 @@ from tidemark.wire.limits import (
     CREDIT_BYTES_MAX,
     FRAME_BYTES_MAX,
     HANDSHAKE_BYTES_MAX,
+    JOINED_BYTES_MAX,
+    JOINED_MAX,
     JSON_BYTES_MAX,
     LINES_MAX,
     PUBENDS_MAX,
@@ -139,6 +143,48 @@ def read_publish(data: Buffer, start: int, end: int, tail: Tail) -> Publish:
         raise WireError("there is no batch to publish")
     _check_sequence(sequence, batch.count)
     return Publish(pubend, publisher, sequence, batch)
+
+
+def join_publishes(data: Buffer, at: int, available: int, bytes_max: int) -> tuple[Publish, int] | None:
+    """One Publish for several of one publisher that go on without a gap, as a JoinFrames.
+
+    What is damaged or does not go on is left to `read_publish`, which says what is wrong.
+    """
+    if not _is_publish(data, at + HEADER_BYTES + HEADER.unpack_from(data, at)[0], available):
+        return None
+    start = at + HEADER_BYTES
+    try:
+        (sequence,) = _ONE.unpack_from(data, start)
+        pubend, after = read_name(data, start + _ONE.size)
+        publisher, after = read_name(data, after)
+    except (WireError, StructError, UnicodeDecodeError):
+        return None
+    padding = (start - after) % ALIGNMENT_BYTES
+    fields = after - start + padding
+    view, run, following = memoryview(data), BatchRun(JOINED_BYTES_MAX), sequence
+    names = view[start + _ONE.size : start + fields].tobytes()
+    while len(run.counts) < JOINED_MAX and _is_publish(data, at, available):
+        start = at + HEADER_BYTES
+        end = start + HEADER.unpack_from(data, at)[0]
+        is_whole = start + fields < end <= min(available, at + bytes_max)
+        if not is_whole or _ONE.unpack_from(data, start)[0] != following:
+            break
+        if view[start + _ONE.size : start + fields] != names or not run.take(view, start + fields, end):
+            break
+        following += run.counts[-1]
+        at = end
+    is_sound = sequence >= 1 and following <= SEQUENCE_MAX and not any(names[len(names) - padding :])
+    if len(run.counts) < 2 or not is_sound or run.names_bytes > PUBLISH_NAMES_BYTES_MAX:
+        return None
+    try:
+        return Publish(pubend, publisher, sequence, run.batch(), tuple(run.counts)), at
+    except DecodeError:
+        return None
+
+
+def _is_publish(data: Buffer, at: int, available: int) -> bool:
+    """Return whether a header of a Publish is at data[at]."""
+    return available - at >= HEADER_BYTES and HEADER.unpack_from(data, at)[1:] == (_PUBLISH, 0)
 
 
 def _check_names(size: int) -> None:
@@ -324,7 +370,14 @@ LAYOUTS = (
     ),
     record(Refused, 34, what=NAME, name=NAME, code=NAME, reason=_REASON, addresses=at_end(_ADDRESSES)),
     record(Describe, 35, topic=NAME, shapes=at_end(_SHAPES)),
-    FrameLayout(Publish, _PUBLISH, write_publish, read_publish, PUBLISH_BYTES_MAX + _PUBLISH_FIELDS_BYTES),
+    FrameLayout(
+        Publish,
+        _PUBLISH,
+        write_publish,
+        read_publish,
+        PUBLISH_BYTES_MAX + _PUBLISH_FIELDS_BYTES,
+        join_publishes,
+    ),
     FrameLayout(Published, _PUBLISHED, write_published, read_published),
     record(
         Subscribe,

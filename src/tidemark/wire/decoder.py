@@ -3,7 +3,8 @@
 The decoder trusts nothing: whatever the bytes are, it returns frames or raises WireError, in time and memory
 proportional to what has arrived. Small frames that arrive in one read are decoded in place. A frame that
 arrives in parts is gathered in a buffer that grows with what arrives; the frame's batch then keeps that
-buffer as its own.
+buffer as its own. Frames of one kind that follow one another are read as one, if their layout can do that and
+the owner of the decoder wants it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from tidemark.wire.tails import Tail, copied_tail, owned_tail
 class FrameDecoder:
     """The receiving end of one connection. After a WireError every further call raises the same error."""
 
-    def __init__(self, bytes_max: int = HANDSHAKE_BYTES_MAX, frames_max: int = sys.maxsize) -> None:
+    def __init__(
+        self, bytes_max: int = HANDSHAKE_BYTES_MAX, frames_max: int = sys.maxsize, *, joins: bool = False
+    ) -> None:
+        """`joins`: frames that stand for several are returned where a layout makes them."""
         #: The largest frame that is accepted, header included. The owner raises it when the handshake is
         #: done, and then calls `feed(b"")` to get frames that had arrived together with the handshake.
         self.bytes_max = bytes_max
@@ -33,6 +37,7 @@ class FrameDecoder:
         self._cut_bytes = 0
         #: The most frames that one call of `feed` returns; what follows waits for `feed(b"")`.
         self.frames_max = frames_max
+        self._joins = joins
         #: bytes that arrived together with the handshake and wait until bytes_max is raised, or that follow
         #: frames_max frames
         self._held = b""
@@ -86,8 +91,15 @@ class FrameDecoder:
             if end > available:
                 self._cut_bytes = HEADER_BYTES + size
                 break
-            frames.append(_read(layout, data, start, end, copied_tail))
-            at = end
+            together = None
+            if self._joins and layout.join is not None:
+                together = layout.join(data, at, available, min(self.bytes_max, layout.bytes_max))
+            if together is not None:
+                frame, at = together
+                frames.append(frame)
+            else:
+                frames.append(_read(layout, data, start, end, copied_tail))
+                at = end
             if len(frames) >= self.frames_max and at < available:
                 self._held = bytes(memoryview(data)[at:])
                 return frames

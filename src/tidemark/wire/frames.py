@@ -285,6 +285,8 @@ class Publish:
     publisher: str
     sequence: int
     batch: EventBatch
+    #: If the receiver has read several frames as this one: how many events each had. Each is answered.
+    parts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,12 @@ WriteFrame = Callable[[Any], list[Buffer]]
 ReadFrame = Callable[[Buffer, int, int, Tail], Frame]
 
 
+#: `join(data, at, available, bytes_max)` -> one frame that stands for several of this kind, of at most
+#: `bytes_max` bytes each, which begin at data[at] and follow one another, and where the last of them ends;
+#: None if they have to be read one by one. The bytes from data[available] on are not looked at.
+JoinFrames = Callable[[Buffer, int, int, int], tuple[Frame, int] | None]
+
+
 @dataclass(frozen=True, slots=True)
 class FrameLayout:
     """One version of the bytes of one kind of frame."""
@@ -42,6 +48,8 @@ class FrameLayout:
     read: ReadFrame
     #: the largest frame of this kind, header included
     bytes_max: int = FRAME_BYTES_MAX
+    #: reads several frames of this kind as one; None if they are always read one by one
+    join: JoinFrames | None = None
 
 
 def key_of(kind: int, version: int = 1) -> int:

@@ -32,6 +32,9 @@ FRAME_BYTES_MAX = BATCH_BYTES_MAX + (128 << 10)
 #: broker logs and matches a batch in one piece, and everybody else waits meanwhile.
 PUBLISH_BYTES_MAX = 4 << 20
 PUBLISH_NAMES_BYTES_MAX = 256 << 10
+#: How many Publish frames are read as one at the most, and the bytes of their events together.
+JOINED_MAX = 64
+JOINED_BYTES_MAX = 512 << 10
 
 #: Numbers end long before int64 does: its last value has no successor, and there has to be room to count on
 #: from any number that came in. Versions and row numbers count from the incarnation, shifted by 32 bits. A

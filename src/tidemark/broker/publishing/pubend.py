@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import NamedTuple, Protocol
 
 from tidemark.broker.effects import (
@@ -198,15 +199,40 @@ class Pubend:
         appended = self._publishers.get(frame.publisher)
         assert appended is not None
         sequence, tick = appended
-        acknowledgement = Published(self.name, frame.publisher, max(last, sequence), tick)
         # Also for a duplicate: the original may still be on its way to the disk.
-        self._acknowledge(client, acknowledgement)
+        self._acknowledge(client, Published(self.name, frame.publisher, max(last, sequence), tick))
 
-    def _acknowledge(self, client: int, acknowledgement: Published) -> None:
-        self._when_durable(
-            lambda: self._out.add(SendClient(client, acknowledgement)),
-            lambda: self._refuse(client, acknowledgement.publisher, "full", FULL),
-        )
+    def expects(self, frame: Publish) -> bool:
+        """Return whether a batch, of one or of several frames, begins with its publisher's next event."""
+        known = self._publishers.get(frame.publisher)
+        if known is None or self._is_damaged or self._has_left(frame.publisher):
+            return False
+        return frame.sequence == known[0] + 1
+
+    def received_joined(self, client: int, frame: Publish, owner: str = "") -> None:
+        """A batch that `expects` is true of, made of several frames: log it, and acknowledge each of them."""
+        assert frame.parts
+        self._give(frame.publisher, owner)
+        self._append(frame.publisher, frame.sequence + frame.batch.count - 1, frame.batch)
+        before = self._last - frame.batch.count
+        ends = list(accumulate(frame.parts))
+        answers = [
+            Published(self.name, frame.publisher, frame.sequence + end - 1, before + end) for end in ends
+        ]
+        self._acknowledge(client, *answers)
+
+    def _acknowledge(self, client: int, *answers: Published) -> None:
+        """Send the answers once all that was appended is durable; refuse as often if the disk is full."""
+
+        def acknowledge() -> None:
+            for answer in answers:
+                self._out.add(SendClient(client, answer))
+
+        def refuse() -> None:
+            for answer in answers:
+                self._refuse(client, answer.publisher, "full", FULL)
+
+        self._when_durable(acknowledge, refuse)
 
     def _take_word(self, frame: Publish) -> None:
         """The log has lost events: believe a publisher, once, how many of its events were acknowledged."""

@@ -13,7 +13,7 @@ by a digest who asks.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tidemark.broker.access.access_control import AccessControl
@@ -67,12 +67,33 @@ class Publishing:
         self._asked: OrderedDict[tuple[str, str], _LeaveAsked] = OrderedDict()
 
     def publish(self, client: int, frame: Publish) -> None:
-        """A client publishes a batch."""
+        """A client publishes a batch; of one that was made of several frames, each counts by itself."""
+        if frame.parts and self._takes_whole(client, frame):
+            owner = self._owner(client, frame)
+            self._pubends[frame.pubend].received_joined(client, frame, owner or "")
+            return
+        for each in parted(frame):
+            self._publish(client, each)
+
+    def _takes_whole(self, client: int, frame: Publish) -> bool:
+        """Return whether a batch of several frames is logged as it is: nothing is repeated or refused."""
+        pubend = self._pubends.get(frame.pubend)
+        if pubend is None or self.drain_notice is not None or self._owner(client, frame) is None:
+            return False
+        with self._turn.looking:
+            return pubend.expects(frame) and self._topics.problem_of(frame.batch) is None
+
+    def _owner(self, client: int, frame: Publish) -> str | None:
+        """Return whose the publisher's name is at a pubend that is here, if `client` is that; else None."""
+        owner = self._pubends[frame.pubend].owner(frame.publisher)
+        return self._access.publisher_owner(client, frame.publisher, owner)
+
+    def _publish(self, client: int, frame: Publish) -> None:
         pubend = self._pubends.get(frame.pubend)
         if pubend is None:
             self._refuse_pubend(client, frame)
             return
-        owner = self._access.publisher_owner(client, frame.publisher, pubend.owner(frame.publisher))
+        owner = self._owner(client, frame)
         if owner is None:
             self._refuse_name(client, frame)
             return
@@ -181,3 +202,15 @@ class Publishing:
 
     def _out(self, effect: SendClient | SendPeer) -> None:
         self._turn.out.add(effect)
+
+
+def parted(frame: Publish) -> Iterator[Publish]:
+    """Yield the frames that a receiver has read as this one, or the frame itself if it came as one."""
+    if not frame.parts:
+        yield frame
+        return
+    first = 0
+    for count in frame.parts:
+        batch = frame.batch.slice(first, first + count)
+        yield Publish(frame.pubend, frame.publisher, frame.sequence + first, batch)
+        first += count

@@ -312,7 +312,7 @@ class CoreConnection(HostileConnection):
 
     def _give(self, raw: bytes) -> None:
         try:
-            frames = FrameDecoder(FRAME_BYTES_MAX).feed(raw)
+            frames = FrameDecoder(FRAME_BYTES_MAX, joins=True).feed(raw)
         except WireError:
             self.close()
             return

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 
 from tidemark.errors import DecodeError
 from tidemark.message.batches.columns import Bools, Bytes, Ints, Spans
-from tidemark.message.batches.cutting import stretches
-from tidemark.message.batches.spans import joined
+from tidemark.message.batches.spans import joined, stretches
 
 Buffer = bytes | bytearray | memoryview
 Item = TypeVar("Item", bound=Hashable)

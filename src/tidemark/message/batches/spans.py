@@ -1,4 +1,4 @@
-"""Copying many stretches of bytes at once.
+"""Copying many stretches of bytes at once, and cutting rows into stretches of bounded size.
 
 A window view has a row for every byte of a buffer: row `at` is the `width` bytes that start there. Fancy
 indexing of its rows copies whole stretches, not single bytes, so stretches of one length are copied at memory
@@ -8,6 +8,8 @@ short, and one by one if they are long.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -86,3 +88,15 @@ def joined(spans: Spans) -> tuple[Bytes, Ints]:
     body = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
     copy_spans(body, ends - spans.lengths, spans)
     return body, ends
+
+
+def stretches(reach: Ints, bytes_max: int) -> Iterator[slice]:
+    """Yield slices of neighbouring rows of at most `bytes_max` bytes, in order; a larger row stands alone.
+
+    reach[row]: the bytes of all rows up to and including this one.
+    """
+    first = used = 0
+    while first < len(reach):
+        last = max(first + 1, int(np.searchsorted(reach, used + bytes_max, side="right")))
+        yield slice(first, last)
+        first, used = last, int(reach[last - 1])

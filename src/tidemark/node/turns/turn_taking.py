@@ -46,7 +46,7 @@ class TurnTaking(asyncio.BufferedProtocol):
         self._turns = turns
         self._time = time
         self._account = Account(turns.clock)
-        self._decoder = FrameDecoder(frames_max=SLICE_FRAMES_MAX)
+        self._decoder = FrameDecoder(frames_max=SLICE_FRAMES_MAX, joins=True)
         #: frames that were decoded and wait for this connection's turn; at most SLICE_FRAMES_MAX
         self._unheard: list[Frame] = []
         #: None before the socket is open and after it is closed

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch, concatenate
-from tidemark.message.batches.cutting import stretches
+from tidemark.message.batches.spans import stretches
 from tidemark.spark.archive.layout import ArchiveLayout, laid_out
 from tidemark.spark.archive.rows import Schemas, to_events
 from tidemark.spark.archive.table import is_own_name

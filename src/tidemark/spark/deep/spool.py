@@ -29,8 +29,7 @@ from tidemark.matching.index.arrays import spread
 from tidemark.message.batches.batch import EventBatch, Shape
 from tidemark.message.batches.building import from_rows
 from tidemark.message.batches.columns import Bytes, Ints, Spans
-from tidemark.message.batches.cutting import stretches
-from tidemark.message.batches.spans import joined
+from tidemark.message.batches.spans import joined, stretches
 from tidemark.spark.stores.folder import Folder, NewFile
 from tidemark.storage.disk.real_disk import RealDisk
 
