@@ -66,8 +66,8 @@ def few_looked_up(words: Words, numbers: Mapping[bytes, int]) -> Ids | None:
         number = numbers.get(words[:, at].tobytes())
         if number is None:
             return None
-        chosen = np.ones(count, np.bool_)
-        for each in words:
+        chosen = words[0] == words[0, at] if len(words) else np.ones(count, np.bool_)
+        for each in words[1:]:
             chosen &= each == each[at]
         found[chosen] = number
         is_done |= chosen
