@@ -49,7 +49,7 @@ FINDS = {
     "token-in-memory": 6,
     "hole-is-silence": 42,
     "old-creation": 115,
-    "left-forgotten": 20,
+    "left-forgotten": 114,
     "left-open": 3,
     "catchup-unruled": 0,
     "archive-unruled": 5,

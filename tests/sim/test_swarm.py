@@ -35,6 +35,10 @@ SEEDS = {
 
 #: (profile, seed) that found a bug once -> what it was.
 REGRESSIONS: dict[tuple[str, int], str] = {
+    (
+        "access",
+        2_000_182,
+    ): "a publisher that moved behind a damaged record made the damage silence",
     ("narrow", 9_510_223): "the oracle held a topic against brokers that only a removed broker had confirmed",
     ("access", 921_054): "the oracle judged ways while a broker still followed both",
     ("access", 910_278): "an access document of before won after everybody had the last one of the world",

@@ -10,9 +10,11 @@ import pytest
 from tests.storage.log_steps import open_volume
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.batches.validity import expires_at, may_expire
+from tidemark.message.publisher_names import PublisherMove
 from tidemark.storage.disk.memory_disk import MemoryDisk, keep_all, lose_all
 from tidemark.storage.events import record
 from tidemark.storage.events.event_log import EventLog, Expired
+from tidemark.storage.events.publishers import LastPublished
 from tidemark.storage.events.record import Marks, decode_marks, encode_marks
 from tidemark.storage.log.volume import LogVolume
 from tidemark.ticks import TICK_MAX, TICK_MIN
@@ -132,6 +134,20 @@ def test_nothing_expires_beyond_a_damaged_record_which_is_lost() -> None:
     assert log.expire(99 * MS, TICK_MAX) == Expired(10, None)
     assert log.read(0, 40).lost == ((10, 29),)
     assert ticks(log) == [30]
+
+
+def test_the_move_of_a_publisher_behind_a_damaged_record_does_not_make_it_silence() -> None:
+    disk, volume, log = log_of([(10, 1)], [(20, 1)])
+    log.move("somebody", LastPublished(0, 20), PublisherMove(1, "elsewhere"))
+    log.append(batch_of([(30, 1)]), "p", 3)
+    volume.sync()
+    volume.close()
+    name = next(name for name in disk.list() if name.endswith(".segment"))
+    at = bytes(disk.platter(name)).index(b"20      ")
+    disk.rot(name, at, 1)
+    log = EventLog(open_volume(disk, SEGMENT), "p1", now=0)
+    assert log.expire(99 * MS, TICK_MAX) == Expired(10, None)
+    assert log.read(0, 40).lost == ((10, 20),)
 
 
 @pytest.mark.parametrize("expired", [TICK_MIN, 7])

@@ -230,7 +230,10 @@ class EventLog:
         due: int | None = now
         expired: LogRecord | None = None
         for record in records:
-            events = decode_events(record.payload, record.mark) if record.mark <= whole else None
+            if record.mark > whole:
+                due = None  # whatever is there, there is damage before it or in it
+                break
+            events = decode_events(record.payload, record.mark)
             due = expires_at(events.batch) if events is not None else None
             if events is None and decode_moved(record.payload) is not None:
                 due = now  # there is no event in it
