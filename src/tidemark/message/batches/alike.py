@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from tidemark.errors import DecodeError
 from tidemark.message.batches.batch import PRELUDE, EventBatch, Prelude
-from tidemark.message.batches.columns import STORED_DTYPES, Column
+from tidemark.message.batches.columns import STORED_DTYPES, Column, Decimals, Spans
 from tidemark.message.codec.decode import CHECKED_KINDS
-from tidemark.message.codec.flat import LeafNode, held
+from tidemark.message.codec.flat import Leaf, LeafNode, held
 from tidemark.message.codec.layout import CaseLayout
 from tidemark.message.codec.scalars import TIMESTAMP_MAX, TIMESTAMP_MIN
 from tidemark.message.schema import Schema
@@ -88,16 +88,58 @@ def even_column(batch: EventBatch, common: Prelude, schema: Schema, path: Path) 
 
     `common` is the prelude of all rows. None if the messages are not so, or if one of them cannot be read.
     """
+    leaf = _single_leaf(schema, path)
+    layout = _only_case(batch, common, schema) if leaf is not None else None
+    slot = layout.slots.get(leaf.index) if leaf is not None and layout is not None else None
+    return None if leaf is None or slot is None else _number(batch, leaf, slot)
+
+
+def alike_column(batch: EventBatch, schema: Schema, path: Path) -> Column | None:
+    """The field at `path` of messages that `are_alike`: one message says where it lies in all of them.
+
+    None if it takes a closer look: the field is no single value, or the messages do not have it.
+    """
+    leaf = _single_leaf(schema, path)
+    if leaf is None:
+        return None
+    first = batch.body[PRELUDE.size : batch.row_bytes].tobytes()
+    slot = schema.flat.layout_of(first).slots.get(leaf.index)
+    if slot is None:
+        return None
+    assert isinstance(leaf.basic, Atomic)
+    match leaf.basic.kind:
+        case Kind.STRING | Kind.BYTES:
+            return Column(leaf.basic, _even_spans(batch, *_EXTENT.unpack_from(first, slot)))
+        case Kind.BOOLEAN:
+            return Column(leaf.basic, _strided(batch, "u1", slot).astype(np.bool_))
+        case Kind.DECIMAL:
+            halves = _strided(batch, "<u8", slot).copy(), _strided(batch, "<i8", slot + 8).copy()
+            return Column(leaf.basic, Decimals(*halves, leaf.basic.scale))
+        case _:
+            return _number(batch, leaf, slot)
+
+
+def _single_leaf(schema: Schema, path: Path) -> Leaf | None:
+    """The leaf of the field at `path`, if it is one single value."""
     node = held(schema.flat.nodes[path]) if schema.holder(path) == path else None
-    if not isinstance(node, LeafNode) or node.leaf.depth or not isinstance(node.leaf.basic, Atomic):
+    if isinstance(node, LeafNode) and not node.leaf.depth and isinstance(node.leaf.basic, Atomic):
+        return node.leaf
+    return None
+
+
+def _number(batch: EventBatch, leaf: Leaf, slot: int) -> Column | None:
+    """The numbers at an offset of each message; None if the leaf is none."""
+    assert isinstance(leaf.basic, Atomic)
+    kind = leaf.basic.kind
+    if kind not in _NUMBERS:
         return None
-    item = node.leaf.basic
-    layout = _only_case(batch, common, schema)
-    slot = layout.slots.get(node.leaf.index) if layout is not None else None
-    if slot is None or item.kind not in _NUMBERS:
-        return None
-    raw = _strided(batch, STORED_DTYPES[item.kind], slot)
-    return Column(item, raw.astype(_NUMBERS[item.kind]))
+    return Column(leaf.basic, _strided(batch, STORED_DTYPES[kind], slot).astype(_NUMBERS[kind]))
+
+
+def _even_spans(batch: EventBatch, start: int, stop: int) -> Spans:
+    """The bytes from `start` up to `stop` of each message."""
+    rows = np.arange(PRELUDE.size, len(batch.body), batch.row_bytes)
+    return Spans(batch.body, rows + start, rows + stop)
 
 
 def _only_case(batch: EventBatch, common: Prelude, schema: Schema) -> CaseLayout | None:

@@ -525,6 +525,16 @@ def assemble(
     return EventBatch(data, shapes, publishers)
 
 
+def unwritten(shape: Shape, publisher: str, ends: NDArray[np.uint32]) -> EventBatch:
+    """A batch with ticks 0 of rows of one shape and publisher that end at `ends`; its body is not written."""
+    names = write_names((shape,), (publisher,))
+    body = int(ends[-1]) if len(ends) else 0
+    head = HEADER.pack(MAGIC, len(ends), len(names), body) + names + bytes(8 * len(ends)) + ends.tobytes()
+    data = np.empty(len(head) + body, np.uint8)
+    data[: len(head)] = np.frombuffer(head, np.uint8)
+    return EventBatch(data.data, (shape,), (publisher,))
+
+
 def write_names(shapes: Sequence[Shape], publishers: Sequence[str]) -> bytes:
     """The dictionary of a batch with these shapes and publishers."""
     parts = [_COUNTS.pack(len(shapes), len(publishers))]

@@ -16,34 +16,54 @@ from tidemark.message.batches.batch import (
     Shape,
     assemble,
     sliding,
+    unwritten,
     write_names,
 )
-from tidemark.message.batches.columns import Ints, Spans
-from tidemark.message.batches.spans import copy_spans, windows
+from tidemark.message.batches.columns import Bytes, Ints, Spans
+from tidemark.message.batches.spans import copy_spans, put_rows
+
+
+class BatchSpace:
+    """A batch of events of one shape, with ticks 0, into which the messages are written where they stay."""
+
+    def __init__(self, shape: Shape, *, publisher: str = "", keys: Spans | None = None) -> None:
+        """EncodeError if a key is too long."""
+        if keys is not None and len(keys) and keys.lengths.max() > KEY_BYTES_MAX:
+            raise EncodeError(f"a key has at most {KEY_BYTES_MAX} bytes")
+        self._shape = shape
+        self._publisher = publisher
+        self._keys = keys
+        self._made: EventBatch | None = None
+
+    def make(self, lengths: Ints) -> tuple[Bytes, Ints]:
+        """Make room for messages of these lengths: a body, and where each message has to start in it."""
+        keys = self._keys
+        key_lengths = keys.lengths if keys is not None else np.zeros(len(lengths), np.int64)
+        rows = PRELUDE.size + lengths + key_lengths
+        ends = np.cumsum(rows)
+        starts = ends - rows
+        batch = self._made = unwritten(self._shape, self._publisher, ends.astype("<u4"))
+        prelude = np.frombuffer(PRELUDE.pack(0, 0, PRIORITY_DEFAULT, 0, 0, 0), np.uint8)
+        put_rows(batch.body, starts, np.broadcast_to(prelude, (len(lengths), PRELUDE.size)))
+        if keys is not None:
+            sliding(batch.body, "<u2")[starts + KEY_BYTES_AT] = key_lengths
+            copy_spans(batch.body, ends - key_lengths, keys)
+        return batch.body, starts + PRELUDE.size
+
+    @property
+    def batch(self) -> EventBatch:
+        """The batch, when all messages are written."""
+        assert self._made is not None
+        return self._made
 
 
 def from_messages(
     shape: Shape, messages: Spans, *, publisher: str = "", keys: Spans | None = None
 ) -> EventBatch:
     """A batch of messages of one shape with ticks 0; EncodeError if a key is too long."""
-    count = len(messages)
-    key_lengths = keys.lengths if keys is not None else np.zeros(count, np.int64)
-    if count and key_lengths.max() > KEY_BYTES_MAX:
-        raise EncodeError(f"a key has at most {KEY_BYTES_MAX} bytes")
-    lengths = PRELUDE.size + messages.lengths + key_lengths
-    ends = np.cumsum(lengths)
-    body = np.empty(int(ends[-1]) if count else 0, np.uint8)
-    starts = ends - lengths
-    if count:
-        prelude = np.frombuffer(PRELUDE.pack(0, 0, PRIORITY_DEFAULT, 0, 0, 0), np.uint8)
-        windows(body, PRELUDE.size)[starts] = prelude
-        sliding(body, "<u2")[starts + KEY_BYTES_AT] = key_lengths
-    copy_spans(body, starts + PRELUDE.size, messages)
-    if keys is not None:
-        copy_spans(body, ends - key_lengths, keys)
-    names = write_names((shape,), (publisher,))
-    ticks = np.zeros(count, np.int64)
-    return assemble(names, (shape,), (publisher,), ticks, ends.astype("<u4"), [body.data])
+    space = BatchSpace(shape, publisher=publisher, keys=keys)
+    copy_spans(*space.make(messages.lengths), messages)
+    return space.batch
 
 
 def from_rows(

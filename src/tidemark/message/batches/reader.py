@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.errors import DecodeError
-from tidemark.message.batches.alike import even_column
-from tidemark.message.batches.batch import EventBatch
+from tidemark.message.batches.alike import alike_column, are_alike, even_column
+from tidemark.message.batches.batch import EventBatch, Prelude
 from tidemark.message.batches.columns import Bools, Bytes, Column, Decimals, Ints, Spans
 from tidemark.message.batches.gather import Messages
 from tidemark.message.batches.trace_context import publisher_of
@@ -99,6 +99,8 @@ class BatchColumns:
         #: Columns that have been gathered. Everyone who asks for a path gets the same column: nobody changes
         #: it.
         self._columns: dict[Path, Column] = {}
+        #: whether `looks_sound` has found that all messages are alike
+        self._are_alike = False
 
     @property
     def count(self) -> int:
@@ -134,6 +136,10 @@ class BatchColumns:
         If it is False, `checking` tells which cannot, or that all can: it looks at messages one by one.
         """
         try:
+            common = self.batch.common
+            if common is not None and are_alike(self.batch, common, self._writer(common)):
+                self._are_alike = True
+                return True
             if not all(messages.schema.is_plain for messages, _ in self._groups):
                 return False
             for messages, _ in self._groups:
@@ -173,15 +179,21 @@ class BatchColumns:
         return _combined(item, parts, self.count)
 
     def _even_column(self, path: Path) -> Column | None:
-        """The column of a number in the writer's type, if it lies at the same place in rows of one size.
+        """The column of a field in the writer's type, if it lies at the same place in rows of one size.
 
         None if that takes a closer look, or if a message is damaged.
         """
         common = self.batch.common
         if common is None:
             return None
-        schema = self.reader.writer(self.batch.shapes[common.shape].fingerprint)
+        schema = self._writer(common)
+        if self._are_alike:
+            return alike_column(self.batch, schema, path)
         return even_column(self.batch, common, schema, path)
+
+    def _writer(self, common: Prelude) -> Schema:
+        """The schema that all rows are written in, whose prelude is `common`."""
+        return self.reader.writer(self.batch.shapes[common.shape].fingerprint)
 
     def _values(self, path: Path, item: Type) -> Column:
         """The column of a field that no array holds: Python values, None where the field is absent."""

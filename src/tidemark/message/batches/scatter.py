@@ -7,7 +7,7 @@ stretches.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 
 from tidemark.errors import EncodeError
 from tidemark.message.batches.columns import STORED_DTYPES, Bools, Bytes, Column, Decimals, Ints, Spans
-from tidemark.message.batches.spans import copy_spans, windows
+from tidemark.message.batches.spans import copy_spans, put_rows
 from tidemark.message.codec.flat import Flat, Leaf, LeafNode, TupleNode, VariantNode, held
 from tidemark.message.codec.layout import CaseLayout
 from tidemark.message.schema import Schema
 from tidemark.message.types import FIXED_WIDTH, Atomic, Path, path_text
+
+#: room(length[row]) -> a body to write messages of these lengths into, and start[row]: where each begins
+Room = Callable[[Ints], tuple[Bytes, Ints]]
 
 
 def is_flat_record(schema: Schema) -> bool:
@@ -35,8 +38,16 @@ def is_flat_record(schema: Schema) -> bool:
     )
 
 
-def encode_columns(schema: Schema, columns: Mapping[Path, Column], count: int) -> Spans:
-    """The messages of `count` rows, end to end in a body of their own.
+def end_to_end(lengths: Ints) -> tuple[Bytes, Ints]:
+    """A `Room` in which messages follow one another in a body of their own."""
+    ends = np.cumsum(lengths)
+    return np.empty(int(ends[-1]) if len(ends) else 0, np.uint8), ends - lengths
+
+
+def encode_columns(
+    schema: Schema, columns: Mapping[Path, Column], count: int, room: Room = end_to_end
+) -> Spans:
+    """The messages of `count` rows, written where there is room for them.
 
     `columns` has a column for every field, in the field's own type. EncodeError if a row lacks a mandatory
     field. The schema must be a flat record.
@@ -44,7 +55,7 @@ def encode_columns(schema: Schema, columns: Mapping[Path, Column], count: int) -
     assert is_flat_record(schema)
     codes = _codes(schema.flat, columns, count)
     by_leaf = {leaf.index: columns[leaf.path] for leaf in schema.flat.leaves}
-    return write_messages(schema.flat, codes, by_leaf, count)
+    return write_cases(schema.flat, _grouped(codes), by_leaf, count, room)
 
 
 def write_messages(flat: Flat, codes: Ints, columns: Mapping[int, Column], count: int) -> Spans:
@@ -58,19 +69,21 @@ def write_messages(flat: Flat, codes: Ints, columns: Mapping[int, Column], count
 
 
 def write_cases(
-    flat: Flat, cases: Sequence[tuple[int, Ints]], columns: Mapping[int, Column], count: int
+    flat: Flat,
+    cases: Sequence[tuple[int, Ints]],
+    columns: Mapping[int, Column],
+    count: int,
+    room: Room = end_to_end,
 ) -> Spans:
     """The same, for each code the rows that have it: codes may be wider than an array can hold."""
     lengths = np.zeros(count, np.int64)
     groups = [(flat.layout(code), rows) for code, rows in cases]
     for layout, rows in groups:
         lengths[rows] = layout.size + sum(_spans(leaf, columns).lengths[rows] for leaf in _variable(layout))
-    ends = np.cumsum(lengths)
-    body = np.zeros(int(ends[-1]) if count else 0, np.uint8)
-    spans = Spans(body, ends - lengths, ends)
+    body, starts = room(lengths)
     for layout, rows in groups:
-        _write(layout, flat.code_width, columns, rows, body, spans.starts[rows])
-    return spans
+        _write(layout, flat.code_width, columns, rows, body, starts[rows])
+    return Spans(body, starts, starts + lengths)
 
 
 def stored_bytes(item: Atomic, column: Column) -> Bytes:
@@ -141,8 +154,7 @@ def _write(
         _put(header, slot, mark.astype("<u4"))
         mark = mark + chosen.lengths
         _put(header, slot + 4, mark.astype("<u4"))
-    if layout.size:
-        windows(body, layout.size)[starts] = header
+    put_rows(body, starts, header)
 
 
 def _stored(item: Atomic, column: Column, rows: Ints | slice) -> NDArray[np.generic]:

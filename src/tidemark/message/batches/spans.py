@@ -51,12 +51,19 @@ def _copy_alike(target: Bytes, at: Ints, spans: Spans, length: int) -> None:
     if length == 0:
         return
     even = _even_rows(spans.body, spans.starts, length)
-    source = windows(spans.body, length)[spans.starts] if even is None else even
+    put_rows(target, at, windows(spans.body, length)[spans.starts] if even is None else even)
+
+
+def put_rows(target: Bytes, at: Ints, rows: Bytes) -> None:
+    """Copy the bytes rows[row] to target[at[row] :]; the places in `target` do not overlap."""
+    count, length = rows.shape
+    if not count or not length:
+        return
     into = _even_rows(target, at, length)
     if into is None:
-        windows(target, length)[at] = source
+        windows(target, length)[at] = rows
     else:
-        into[...] = source
+        into[...] = rows
 
 
 def _even_rows(body: Bytes, starts: Ints, length: int) -> Bytes | None:

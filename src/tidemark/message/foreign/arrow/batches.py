@@ -15,7 +15,7 @@ import numpy as np
 
 from tidemark.errors import MessageError
 from tidemark.message.batches.batch import EventBatch, Shape
-from tidemark.message.batches.building import from_messages
+from tidemark.message.batches.building import BatchSpace, from_messages
 from tidemark.message.batches.columns import Column, Spans
 from tidemark.message.batches.reader import BatchColumns, absent_column
 from tidemark.message.batches.scatter import encode_columns, is_flat_record
@@ -106,10 +106,10 @@ def from_record_batch(
     spans = None if keys is None else cast(Spans, array_column(keys, BYTES, ("key",)).values)
     if is_flat_record(schema):
         columns = {path: _field_column(records, schema, path) for path in schema.paths()}
-        messages = encode_columns(schema, columns, records.num_rows)
-    else:
-        messages = _nested(records, schema)
-    return from_messages(shape, messages, publisher=publisher, keys=spans)
+        space = BatchSpace(shape, publisher=publisher, keys=spans)
+        encode_columns(schema, columns, records.num_rows, space.make)
+        return space.batch
+    return from_messages(shape, _nested(records, schema), publisher=publisher, keys=spans)
 
 
 def _field_array(columns: BatchColumns, name: str, item: Type) -> pa.Array:
