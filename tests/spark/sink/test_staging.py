@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from struct import pack
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -103,9 +105,21 @@ def test_a_damaged_file_is_not_published(staging: Staging, at: int) -> None:
         list(staging.read(part))
 
 
+def test_a_file_that_version_0_1_0_has_staged_is_published(staging: Staging, pubend: Pubend) -> None:
+    data = events("a", "b").data
+    staging.stage(0, [events("c")])
+    path = directory(staging) / "000000-old.events"
+    path.write_bytes(pack("<II", len(data), crc32(data)) + data)
+    run(staging, pubend, 0, StagedFile(path.name, 0, (2,)))
+    assert pubend.log == ["a", "b"]
+    path.write_bytes(pack("<II", len(data), crc32(data) ^ 1) + data)
+    with pytest.raises(DamagedError):
+        list(staging.read(StagedFile(path.name, 0, (2,))))
+
+
 def test_a_file_of_another_machine_says_what_to_do(staging: Staging, pubend: Pubend) -> None:
     with pytest.raises(StorageError, match="share"):
-        run(staging, pubend, 0, StagedFile("000000-elsewhere.events", 0, (1,)))
+        run(staging, pubend, 0, StagedFile("000000-elsewhere.staged", 0, (1,)))
 
 
 def test_batches_follow_each_other_in_the_order_of_their_partitions(staging: Staging, pubend: Pubend) -> None:
@@ -123,7 +137,7 @@ def test_a_replay_of_a_published_batch_publishes_nothing(staging: Staging, puben
     run(staging, pubend, 1, staging.stage(0, [events("c")]))
     run(staging, pubend, 0, staging.stage(0, [events("a", "b")]))
     assert pubend.log == ["a", "b", "c"]
-    assert not [name for name in files(staging) if name.endswith(".events")]
+    assert not [name for name in files(staging) if name.endswith(".staged")]
 
 
 @pytest.mark.parametrize("dies_after", [0, 1, 2])

@@ -198,7 +198,7 @@ def test_rows_are_staged_and_recorded_once_in_s3(s3: Folder, proxy: FaultyProxy)
     assert not staging.is_published(record)
     staging.mark_published(record)
     assert staging.is_published(record)
-    assert not any(each.name.endswith(".events") for each in s3.files())
+    assert not any(each.name.endswith((".staged", ".events")) for each in s3.files())
     staging.remove()
     assert staging.last() is None
 

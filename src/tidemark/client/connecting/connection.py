@@ -136,7 +136,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         out, self._out = self._out, []
         was_congested, self._out_bytes = self._out_bytes >= WRITE_BYTES_MAX, 0
         if self._transport is not None and out:
-            self._transport.writelines(out)
+            if max(map(len, out)) < WRITE_BYTES_MAX:
+                self._transport.writelines(out)
+            else:
+                # `writelines` would join the pieces first, and `write` copy what a bytearray has left.
+                for piece in out:
+                    self._transport.write(memoryview(piece))
             self._written += size_of(out)
             if was_congested and not self._is_paused:
                 self._on_writable()

@@ -525,14 +525,17 @@ def assemble(
     return EventBatch(data, shapes, publishers)
 
 
-def unwritten(shape: Shape, publisher: str, ends: NDArray[np.uint32]) -> EventBatch:
-    """A batch with ticks 0 of rows of one shape and publisher that end at `ends`; its body is not written."""
-    names = write_names((shape,), (publisher,))
+def unwritten(
+    shapes: tuple[Shape, ...], publishers: tuple[str, ...], ticks: Ints, ends: NDArray[np.uint32]
+) -> EventBatch:
+    """A batch of rows that end at `ends`, in a new writable buffer; its body is still to be written."""
+    names = write_names(shapes, publishers)
     body = int(ends[-1]) if len(ends) else 0
-    head = HEADER.pack(MAGIC, len(ends), len(names), body) + names + bytes(8 * len(ends)) + ends.tobytes()
+    header = HEADER.pack(MAGIC, len(ends), len(names), body)
+    head = b"".join((header, names, ticks.astype(_TICK_DTYPE, copy=False).tobytes(), ends.tobytes()))
     data = np.empty(len(head) + body, np.uint8)
     data[: len(head)] = np.frombuffer(head, np.uint8)
-    return EventBatch(data.data, (shape,), (publisher,))
+    return EventBatch(data.data, shapes, publishers)
 
 
 def write_names(shapes: Sequence[Shape], publishers: Sequence[str]) -> bytes:

@@ -14,10 +14,8 @@ from tidemark.message.batches.batch import (
     PRIORITY_DEFAULT,
     EventBatch,
     Shape,
-    assemble,
     sliding,
     unwritten,
-    write_names,
 )
 from tidemark.message.batches.columns import Bytes, Ints, Spans
 from tidemark.message.batches.spans import copy_spans, put_rows
@@ -42,7 +40,8 @@ class BatchSpace:
         rows = PRELUDE.size + lengths + key_lengths
         ends = np.cumsum(rows)
         starts = ends - rows
-        batch = self._made = unwritten(self._shape, self._publisher, ends.astype("<u4"))
+        ticks = np.zeros(len(lengths), np.int64)
+        batch = self._made = unwritten((self._shape,), (self._publisher,), ticks, ends.astype("<u4"))
         prelude = np.frombuffer(PRELUDE.pack(0, 0, PRIORITY_DEFAULT, 0, 0, 0), np.uint8)
         put_rows(batch.body, starts, np.broadcast_to(prelude, (len(lengths), PRELUDE.size)))
         if keys is not None:
@@ -90,11 +89,9 @@ def from_rows(
     rows["validity_ms"], rows["key_bytes"] = validity_ms, key_lengths
     lengths = PRELUDE.size + messages.lengths + key_lengths
     ends = np.cumsum(lengths)
-    body = np.empty(int(ends[-1]) if count else 0, np.uint8)
     starts = ends - lengths
-    places = np.arange(0, count * PRELUDE.size, PRELUDE.size)
-    copy_spans(body, starts, Spans(rows.view(np.uint8), places, places + PRELUDE.size))
-    copy_spans(body, starts + PRELUDE.size, messages)
-    copy_spans(body, ends - key_lengths, keys)
-    names = write_names(shapes, publishers)
-    return assemble(names, shapes, publishers, ticks, ends.astype("<u4"), [body.data])
+    batch = unwritten(shapes, publishers, ticks, ends.astype("<u4"))
+    put_rows(batch.body, starts, rows.view(np.uint8).reshape(count, PRELUDE.size))
+    copy_spans(batch.body, starts + PRELUDE.size, messages)
+    copy_spans(batch.body, ends - key_lengths, keys)
+    return batch

@@ -94,6 +94,8 @@ def stored_bytes(item: Atomic, column: Column) -> Bytes:
 
 def _grouped(codes: Ints) -> list[tuple[int, Ints]]:
     """Each distinct code, and the rows that have it."""
+    if len(codes) and (codes == codes[0]).all():
+        return [(int(codes[0]), np.arange(len(codes)))]
     order = np.argsort(codes, kind="stable")
     distinct, first = np.unique(codes[order], return_index=True)
     return list(zip(distinct.tolist(), np.split(order, first[1:]), strict=True)) if len(codes) else []

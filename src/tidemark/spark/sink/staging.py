@@ -1,6 +1,6 @@
 """Staging: encoded events that are not published yet, and the records of what was published.
 
-A task writes its events to a file of its own, `(length u32 | crc32 u32 | event batch)*`, which is on the
+A task writes its events to a file of its own, `(length u32 | crc32c u32 | event batch)*`, which is on the
 platter before the task reports it. A record is a small file for one micro-batch: which staged files are its
 events, in which order, under which publisher and from which sequence number on. A record is made if there is
 none, so of two drivers that try, one fails and reads what the other wrote; and it never changes. A mark
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from struct import Struct
@@ -20,16 +20,20 @@ from uuid import uuid4
 from zlib import crc32
 
 from tidemark.errors import DamagedError, StorageError
-from tidemark.message.batches.batch import BATCH_BYTES_MAX, EventBatch
+from tidemark.message.batches.batch import BATCH_BYTES_MAX, Buffer, EventBatch
 from tidemark.spark.locations import Place, folder_at
 from tidemark.spark.stores.folder import Folder
+from tidemark.storage.log.checksum import crc32c
 
 #: Files that no record names, of tasks that failed or that Spark ran twice, are removed after this time.
 STAGED_SECONDS_MAX = 24 * 3_600
 #: The topic of rows that do not fit, if those are not published.
 NO_TOPIC = "~dead~"
 _FRAME = Struct("<II")
-_PART, _RECORD, _MARK = ".events", ".json", ".published"
+_PART, _RECORD, _MARK = ".staged", ".json", ".published"
+#: What 0.1.0 has staged, with another checksum, is published too when a query goes on with this version.
+_OLD_PART = ".events"
+_CHECKSUMS: Mapping[str, Callable[[Buffer], int]] = {_PART: crc32c, _OLD_PART: crc32}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +143,9 @@ class Staging:
         newest, now = _name(record.batch, ""), time.time()
         for each in self._folder.files():
             is_old = each.name.endswith((_RECORD, _MARK)) and each.name.partition(".")[0] < newest
-            if is_old or (each.name.endswith(_PART) and now - each.modified > STAGED_SECONDS_MAX):
+            if is_old or (
+                each.name.endswith((_PART, _OLD_PART)) and now - each.modified > STAGED_SECONDS_MAX
+            ):
                 self._folder.remove(each.name)
 
     def remove(self) -> None:
@@ -153,7 +159,7 @@ class Staging:
         try:
             with self._folder.errors(name):
                 for batch in batches:
-                    file.stream.write(_FRAME.pack(len(batch.data), crc32(batch.data)))
+                    file.stream.write(_FRAME.pack(len(batch.data), crc32c(batch.data)))
                     file.stream.write(batch.data)
                     if batch.shapes[0].topic == NO_TOPIC:
                         dead.append(len(counts))
@@ -187,14 +193,26 @@ def _name(batch: int, suffix: str) -> str:
 def _read(file: BinaryIO, path: str, count: int) -> EventBatch:
     head = file.read(_FRAME.size)
     length, checksum = _FRAME.unpack(head) if len(head) == _FRAME.size else (0, 1)
-    data = file.read(length) if length <= BATCH_BYTES_MAX else b""
-    if len(data) != length or crc32(data) != checksum:
+    data = bytearray(length if length <= BATCH_BYTES_MAX else 0)
+    is_whole = _fill(file, data) and len(data) == length
+    if not is_whole or _CHECKSUMS[f".{path.rpartition('.')[2]}"](data) != checksum:
         raise DamagedError(
             "a staged file is not what was written: remove it and run the batch again",
             path=path,
             offset=0,
         )
-    batch = EventBatch.parse(bytearray(data))
+    batch = EventBatch.parse(data)
     if batch.count != count:
         raise DamagedError("a staged file is not what was reported", path=path, offset=0)
     return batch
+
+
+def _fill(file: BinaryIO, data: bytearray) -> bool:
+    """Read the next bytes of a file into `data`; returns whether there were enough."""
+    left = memoryview(data)
+    while left:
+        found = file.readinto(left)  # type: ignore[attr-defined]  # every file that is opened here has it
+        if not found:
+            return False
+        left = left[found:]
+    return True

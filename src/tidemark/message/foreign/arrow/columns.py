@@ -59,7 +59,7 @@ def array_column(array: pa.Array, item: Atomic, path: Path) -> Column:
         return Column(item, _to_decimals(cast_, item), valid)
     if item.kind is Kind.TIMESTAMP:
         cast_ = cast_.cast(pa.int64())
-    filled = cast_.fill_null(False if item.kind is Kind.BOOLEAN else 0)
+    filled = cast_ if valid is None else cast_.fill_null(False if item.kind is Kind.BOOLEAN else 0)
     return Column(item, filled.to_numpy(zero_copy_only=False), valid)
 
 
