@@ -348,5 +348,6 @@ def test_a_read_is_explained_before_it_runs(node: LiveNode, tm: sync.Client, tmp
     assert re.fullmatch(
         r"  archive: 1 of 2 files, [\d,]+ of [\d,]+ bytes, in 1 partitions, read as columns, .*", shown[3]
     )
-    assert shown[4] == "  broker: 1 partitions of 1 pubends"
+    assert "tidemark.spark.history, which lets Spark read, is faster" in shown[4]
+    assert shown[5] == "  broker: 1 partitions of 1 pubends"
     assert "read as events (`price + 1 > 15`" in explain(**given, selector="price + 1 > 15")

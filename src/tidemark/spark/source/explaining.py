@@ -12,6 +12,9 @@ from tidemark.spark.source.archived import DeltaArchive
 from tidemark.spark.source.partitions import ArchivedRanges, TickRange
 from tidemark.spark.source.scan import Partition, Planner, SourceScan, located, topic_columns_of
 
+#: What is said of every read of an archive: see docs/spark.md, Which reader.
+_HINT = "tasks of Python read it: for much of it tidemark.spark.history, which lets Spark read, is faster"
+
 
 def explain(**options: Any) -> str:
     """How `spark.read.format("tidemark").options(**options)` would read: a line for each thing it does."""
@@ -31,6 +34,7 @@ def explain(**options: Any) -> str:
     if isinstance(scan.archive, DeltaArchive):
         then = "" if found.as_of is None else f" as of {found.as_of}"
         lines.append(f"  archive{then}: {_archived(scan, scan.archive, parts)}")
+        lines.append(f"    {_HINT}")
     live = [each for each in parts if isinstance(each, TickRange)]
     lines.append(f"  broker: {len(live)} partitions of {len({each.pubend for each in live})} pubends")
     return "\n".join(lines)

@@ -183,18 +183,22 @@ def _stream(testbed: SparkTestbed) -> Section:
 def _overhead(testbed: SparkTestbed) -> Section:
     effort = testbed.effort
     ours = _started(testbed, "small", maxEventsPerTrigger=str(effort.batch_events), batches=effort.batches)
-    spark_own = _of_spark(testbed)
+    in_python, spark_own = _of_memory(testbed), _of_spark(testbed)
     case = f"micro-batches of {effort.batch_events:,} events"
-    mine, theirs = _milliseconds(ours), _milliseconds(spark_own)
+    mine, plain, theirs = map(_milliseconds, (ours, in_python, spark_own))
     return Section(
         "what a micro-batch costs",
         [
             Measurement(case, "a batch, median", mine, "ms"),
             Measurement(case, "the same of Spark's own source", theirs, "ms"),
+            Measurement(case, "the same of a source in Python with its rows in memory", plain, "ms"),
             Measurement(case, "beyond Spark's own", mine - theirs, "ms", Goal("<=", MICRO_BATCH_MS_MAX)),
         ],
         prefix="micro-batch",
-        notes=("Spark's own: rate-micro-batch, which makes its rows in the JVM",),
+        notes=(
+            "Spark's own: rate-micro-batch, which makes its rows in the JVM",
+            "a source in Python with its rows in memory: what no source in Python can beat",
+        ),
     )
 
 
@@ -214,6 +218,14 @@ def _of_spark(testbed: SparkTestbed) -> Any:
         .load()
     )
     return _run(testbed, frame, "own", effort.batches)
+
+
+def _of_memory(testbed: SparkTestbed) -> Any:
+    from tidemark.lab.bench.spark.memory_stream import NAME, MemorySource
+
+    testbed.spark.dataSource.register(MemorySource)
+    frame = testbed.spark.readStream.format(NAME).option("rows", testbed.effort.batch_events).load()
+    return _run(testbed, frame, "memory", testbed.effort.batches)
 
 
 _runs: Callable[[], int] = iter(range(1 << 30)).__next__
