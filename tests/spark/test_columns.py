@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -61,3 +63,31 @@ def test_what_has_no_column_of_its_own_is_refused_by_name(field: Path) -> None:
 )
 def test_a_column_that_holds_no_field_leads_nowhere(column: Path) -> None:
     assert COLUMNS.field(column) is None
+
+
+def test_a_worker_that_reads_events_does_not_import_pandas() -> None:
+    # Importing it takes half a second of CPU, and Spark starts workers again and again.
+    script = """
+import sys
+from datetime import UTC, datetime
+from decimal import Decimal
+from tidemark.message.batches.batch import BatchBuilder, Shape
+from tidemark.message.schema import Schema
+from tidemark.spark.topic_columns import TopicColumnReader, make_topic_columns
+from tidemark.wire.answers import TopicStatus
+schema = Schema.parse("[a: string, n: int, x: double?, at: timestamp, ok: boolean, price: decimal(9, 2)]")
+topics = [TopicStatus(name, False, (schema.text,)) for name in ("t.a", "t.b")]
+builder = BatchBuilder()
+for number, topic in enumerate(("t.a", "t.b", "t.a")):
+    at, price = datetime(2026, 1, 1, tzinfo=UTC), Decimal("1.25")
+    value = {"a": "x" * number, "n": number, "x": None, "at": at, "ok": True, "price": price}
+    builder.add(Shape(topic, schema.fingerprint), schema.encode(value), publisher=topic)
+reader = TopicColumnReader(make_topic_columns(topics, "t.*", "", None, gaps=False), lambda: topics)
+sound, _ = reader.sound(builder.build())
+rows = reader.records("p", sound)
+assert "pandas" not in sys.modules
+print(rows.to_pylist()[1])
+"""
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "'a': 'x', 'n': 1, 'x': None" in said.stdout
+    assert "'_pubend': 'p', '_tick': 0, '_topic': 't.b', '_publisher': 't.b'" in said.stdout

@@ -130,17 +130,16 @@ class TopicColumnReader:
 
         if len(names) == 1:
             return self._repeated(names[0], batch.count)
-        numbers = pa.array(batch.prelude(field).astype(np.int32))
-        return pa.DictionaryArray.from_arrays(numbers, pa.array(names, pa.string())).dictionary_decode()
+        numbers = batch.prelude(field).astype(np.int32)
+        indices = pa.Array.from_buffers(pa.int32(), batch.count, [None, pa.py_buffer(numbers)])
+        return pa.DictionaryArray.from_arrays(indices, _texts(names)).dictionary_decode()
 
     def _repeated(self, name: str, count: int) -> pa.Array:
-        import pyarrow as pa
-
         many = self._many.get(name)
         if many is None or len(many) < count:
             if len(self._many) >= _REPEATED_MAX:
                 self._many.clear()
-            many = self._many[name] = pa.repeat(pa.scalar(name, pa.string()), count)
+            many = self._many[name] = _texts([name] * count)
         return many if len(many) == count else many.slice(0, count)
 
     def gap(self, pubend: str, base: int, upto: int) -> pa.RecordBatch:
@@ -251,6 +250,16 @@ def arrow_columns(topic_columns: TopicColumns) -> pa.Schema:
 def root_type(schema: Schema) -> Type:
     """The type of the events of a schema, with references written out."""
     return schema.flat.root.type
+
+
+def _texts(texts: Sequence[str]) -> pa.Array:
+    """An Arrow array of these texts. `pa.array` would import pandas, for which a new worker takes long."""
+    import pyarrow as pa
+
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.string(), len(texts), buffers)
 
 
 def _ticks(batch: EventBatch, item: pa.DataType) -> pa.Array:

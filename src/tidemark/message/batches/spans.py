@@ -69,7 +69,9 @@ def put_rows(target: Bytes, at: Ints, rows: Bytes) -> None:
 def _even_rows(body: Bytes, starts: Ints, length: int) -> Bytes | None:
     """rows[row] is body[starts[row] :][:length]; None if the starts do not follow at one distance."""
     distance = int(starts[1] - starts[0]) if len(starts) > 1 else length
-    if distance < length or not (np.diff(starts) == distance).all():
+    if distance < length or int(starts[-1] - starts[0]) != distance * (len(starts) - 1):
+        return None
+    if not (np.diff(starts) == distance).all():
         return None
     return np.ndarray((len(starts), length), np.uint8, body, int(starts[0]), (distance, 1))
 

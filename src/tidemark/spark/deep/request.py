@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -128,13 +128,13 @@ class Request:
         """A range was read. If it has nothing for the request it is silence, and joins the one before."""
         numbers = range(self._first, self._first + len(self._lines))
         if read.reader is not None and read.reader.lines.isdisjoint(numbers):
-            read = replace(read, reader=None)
+            read = ReadRange(read.base, read.upto, read.gone)
         last = self._ranges[-1] if self._ranges else None
         if read.reader is not None:
             read.reader.readers += 1
         elif last is not None and last.is_silent and read.is_silent and last.upto == read.base:
             # `_answer` does not wait while it is at a silent range, so that this one is not being sent.
-            read = replace(self._ranges.pop(), upto=read.upto)
+            read = ReadRange(self._ranges.pop().base, read.upto)
         self._ranges.append(read)
         self._wakeup.wake()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -164,17 +164,17 @@ class RangeReader:
 
     def _fetched(self, part: TickRange) -> Iterator[Fetched]:
         """The broker's answers that tile the range; the next one is on its way while one is worked on."""
+        fetched = self._fetch(part, part.base)
+        if fetched.upto >= part.upto:
+            # A small micro-batch is one answer; to start a thread would take as long as to read it.
+            yield fetched
+            return
         with ThreadPoolExecutor(1) as ahead:
-            coming = ahead.submit(self._fetch, part, part.base)
-            while True:
-                fetched = coming.result()
-                more: Future[Fetched] | None = None
-                if fetched.upto < part.upto:
-                    more = ahead.submit(self._fetch, part, fetched.upto)
+            while fetched.upto < part.upto:
+                coming = ahead.submit(self._fetch, part, fetched.upto)
                 yield fetched
-                if more is None:
-                    return
-                coming = more
+                fetched = coming.result()
+            yield fetched
 
     def _fetch(self, part: TickRange, at: int, bytes_max: int = FETCH_BYTES) -> Fetched:
         deadline = time.monotonic() + _STALLED_SECONDS_MAX

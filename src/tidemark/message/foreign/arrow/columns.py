@@ -33,12 +33,13 @@ def column_array(column: Column) -> pa.Array:
         return _from_spans(column.values, column.valid, arrow_type(core))
     if isinstance(column.values, Decimals):
         return _from_decimals(column.values, column.valid, arrow_type(core))
-    missing = None if column.valid is None else ~column.valid
     found = cast("NDArray[Any]", column.values)
-    values = found.astype(_NARROW.get(core.kind, found.dtype), copy=False)
-    if core.kind is Kind.TIMESTAMP:
-        values = values.view("M8[us]")
-    return pa.array(values, arrow_type(core), mask=missing)
+    if core.kind is Kind.BOOLEAN:
+        data = np.packbits(found, bitorder="little")
+    else:
+        data = np.ascontiguousarray(found, _NARROW.get(core.kind, found.dtype))
+    # `pa.array` would import pandas first, to find out whether these are its values.
+    return pa.Array.from_buffers(arrow_type(core), len(found), [bitmap(column.valid), pa.py_buffer(data)])
 
 
 def array_column(array: pa.Array, item: Atomic, path: Path) -> Column:
