@@ -1,8 +1,8 @@
 """What a row costs on its way between a broker and Spark, in CPU time, without Spark.
 
 This is Tidemark's own part of a read and of a write: what tasks and the driver do in Python, and what the
-broker does for them. It is measured in CPU seconds of the two processes, which change little with the load of
-the machine, beside what `bench spark` measures of the whole.
+broker does for them. Rows are measured in CPU seconds of the two processes, which change little with the load
+of the machine, beside what `bench spark` measures of the whole; a micro-batch in milliseconds.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from statistics import median
 
 import pyarrow as pa
 
@@ -28,6 +29,8 @@ from tidemark.ticks import CheckpointToken
 WRITTEN = "bench.rows"
 #: Rows of a record batch as Spark hands them to a sink.
 SINK_ROWS = 10_000
+MICRO_BATCHES = 40
+MICRO_BATCH_EVENTS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,39 @@ def sections(effort: RowsEffort) -> Iterator[Section]:
             ],
             prefix="rows",
         )
+        yield _micro_batches(broker, effort)
+
+
+def _micro_batches(broker: BenchBroker, effort: RowsEffort) -> Section:
+    """What Tidemark does in a micro-batch: what the driver asks the broker, and what a task reads."""
+    scan = _scan(broker, maxEventsPerTrigger=str(MICRO_BATCH_EVENTS))
+    planner = Planner(scan)
+    asked: list[float] = []
+    read: list[float] = []
+    try:
+        at = planner.initial()
+        for _ in range(min(MICRO_BATCHES, effort.events // MICRO_BATCH_EVENTS)):
+            began = time.perf_counter()
+            end = planner.latest(at, MICRO_BATCH_EVENTS)
+            parts = planner.partitions(at, end)
+            planner.newest()
+            planned = time.perf_counter()
+            found = sum(rows.num_rows for part in parts for rows in scan.read(part, keeps_connection=True))
+            assert found == MICRO_BATCH_EVENTS, f"micro-batch: {found} events"
+            asked.append(planned - began)
+            read.append(time.perf_counter() - planned)
+            at = end
+    finally:
+        planner.close()
+    case = f"micro-batches of {MICRO_BATCH_EVENTS:,} events"
+    return Section(
+        "a micro-batch, without Spark",
+        [
+            Measurement(case, "the driver's questions, median", 1e3 * median(asked), "ms"),
+            Measurement(case, "a task's reading, median", 1e3 * median(read), "ms"),
+        ],
+        prefix="micro-batch",
+    )
 
 
 def _works(
@@ -121,8 +157,8 @@ def _works(
     yield "publish what is staged", publish_staged
 
 
-def _scan(broker: BenchBroker) -> SourceScan:
-    options = source_options({"broker": broker.url, "topic": TOPIC})
+def _scan(broker: BenchBroker, **more: str) -> SourceScan:
+    options = source_options({"broker": broker.url, "topic": TOPIC, **more})
     return SourceScan(options, topic_columns_of(options))
 
 
