@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 _ASIDE = frozenset((Ack, Ping, Pong))
 
 
-class MailListener(Protocol):
-    """Who learns that something waits for a client that is away: `Leases`."""
+class LeaseListener(Protocol):
+    """Who learns what comes about for a client that is away: `Leases`."""
 
     def mail_came(self, holder: Leaseholder) -> None:
         """`holder` is parked, and something other than silence waits for it."""
+
+    def turned_away(self, holder: Leaseholder) -> None:
+        """`holder` is parked, and the broker has refused its client, which is gone to the runtime."""
 
 
 class Leaseholder:
@@ -52,7 +55,7 @@ class Leaseholder:
         "until",
     )
 
-    def __init__(self, connection: Connection, ticket: str, time: Clock, listener: MailListener) -> None:
+    def __init__(self, connection: Connection, ticket: str, time: Clock, listener: LeaseListener) -> None:
         """The lease of the client on `connection`, which may claim it with `ticket`."""
         assert connection.client is not None
         #: the client's number in the runtime, which it keeps while it is away
@@ -139,9 +142,11 @@ class Leaseholder:
     # As a RuntimeConnection.
 
     def refuse(self, code: str, reason: str) -> None:
-        """Refuse the connection, whose end is the end of the lease."""
+        """Refuse the connection, whose end is the end of the lease; without one the lease ends at once."""
         if self.connection is not None:
             self.connection.refuse(code, reason)
+        elif not self.is_over:
+            self._listener.turned_away(self)
 
     def send(self, frame: Frame) -> None:
         """Queue `frame` on the connection, or keep it until the client is back."""

@@ -16,6 +16,7 @@ from random import Random
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
+from tidemark.access.principal import Principal
 from tidemark.errors import ConfigError
 from tidemark.node.config.settings import SubscribersSection
 from tidemark.node.config.units import HostPort, parse_address
@@ -107,6 +108,9 @@ class Leases:
         if not KEY_CHARACTERS_MIN <= len(lease.key) <= KEY_CHARACTERS_MAX or not _is_plain(lease.key):
             few, many = KEY_CHARACTERS_MIN, KEY_CHARACTERS_MAX
             return "frame", f"the key of a lease is {few} to {many} letters and digits"
+        before = self._by_key.get(lease.key)
+        if before is not None and _user(before.principal) != _user(connection.principal):
+            return "denied", "a client of another user listens under this key: draw one at random"
         if connection.lease is None and len(self._by_ticket) >= self._settings.leases:
             return "limit", "this broker gives no more leases: stay connected, or ask for subscribers.leases"
         return None
@@ -158,6 +162,23 @@ class Leases:
         """End a lease: the runtime hears that the client is gone. Durable subscriptions stay."""
         if holder.is_over:
             return
+        connection = holder.connection
+        self._forget(holder)
+        if connection is not None:
+            connection.lease = connection.client = None
+            connection.abort()
+        self._server.runtime.client_gone(holder.client)
+
+    def turned_away(self, holder: Leaseholder) -> None:
+        """End the lease of a parked client that the broker has refused, such as by a change of its rights.
+
+        What waits for the client was meant for whoever it was before, and is given to nobody.
+        """
+        log.info("refused while it was away: its lease ends", name=holder.name)
+        self._forget(holder)
+
+    def _forget(self, holder: Leaseholder) -> None:
+        """Nobody can claim the lease any more, and what waits in it is gone."""
         holder.is_over = True
         del self._by_ticket[holder.ticket]
         if self._by_key.get(holder.key) is holder:
@@ -165,11 +186,7 @@ class Leases:
         self.waiting.discard(holder)
         if holder.call is not None:
             holder.call.cancel()
-        connection, holder.connection = holder.connection, None
-        if connection is not None:
-            connection.lease = connection.client = None
-            connection.abort()
-        self._server.runtime.client_gone(holder.client)
+        holder.connection = holder.mail = None
 
     def sweep(self, now: float) -> None:
         """Send Rest where nothing was sent for long, and end what has lasted too long.
@@ -251,6 +268,10 @@ class Leases:
 def _give_up(connection: Connection) -> None:
     connection.calling = None
     connection.abort()
+
+
+def _user(principal: Principal | None) -> str:
+    return "" if principal is None else principal.name
 
 
 def _is_plain(text: str) -> bool:
