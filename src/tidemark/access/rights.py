@@ -80,10 +80,14 @@ class Rights:
             self.may_monitor
             or self.may_publish(topic)
             or self.may_declare(topic)
-            or _at(self._seen, topic) != FALSE
+            or self.may_see(topic)
         )
 
     # Events.
+
+    def may_see(self, topic: str) -> bool:
+        """Return whether the principal may see some events of a topic."""
+        return _at(self._seen, topic) != FALSE
 
     def restricted(self, pattern: str, selector: str) -> str | None:
         """Return `selector` with what the principal may see of the topics of `pattern`; None for nothing.

@@ -13,6 +13,8 @@ from tidemark.message.types import Path, Type
 
 #: Topics of a pattern on which a selector is tried that fits none of them.
 MISFITS_MAX = 64
+#: Topics of a pattern that whoever asks may not know of, after which no more are looked at.
+UNKNOWN_MAX = 1_024
 #: Bytes of the schemas that are read for that.
 LOOKED_AT_BYTES_MAX = 16 << 10
 
@@ -25,17 +27,37 @@ def nothing_hidden(_: str) -> Sequence[str]:
     return ()
 
 
-def check_fit(registry: Registry, topics: str, selector: str, hidden: HiddenNames = nothing_hidden) -> None:
+#: topic -> whether whoever asks may know that it exists, and its fields
+Knows = Callable[[str], bool]
+
+
+def all_known(_: str) -> bool:
+    """Return that everybody may know of a topic."""
+    return True
+
+
+def check_fit(
+    registry: Registry,
+    topics: str,
+    selector: str,
+    hidden: HiddenNames = nothing_hidden,
+    knows: Knows = all_known,
+) -> None:
     """Raise TidemarkError if the pattern or the selector cannot be read.
 
-    Also if there are topics of the pattern, and the selector fits the schema of none of them; the error then
-    speaks of no field that is hidden.
+    Also if there are topics of the pattern, and the selector fits the schema of none of them. Only topics
+    that whoever asks `knows` count, and the error speaks of no field that is hidden.
     """
     pattern = TopicPattern.parse(topics)
     parse(selector)
     misfits: list[tuple[EventReader, str]] = []
-    size = 0
+    size = unknown = 0
     for name in pattern.among(registry.topics):
+        if not knows(name):
+            unknown += 1
+            if unknown > UNKNOWN_MAX:
+                return
+            continue
         topic = registry.topics[name]
         size += topic.text_bytes if topic.is_reader_due else 0
         if size > LOOKED_AT_BYTES_MAX and not pattern.is_exact:

@@ -336,3 +336,32 @@ def test_a_passing_subscription_of_another_user_keeps_no_owner_out_of_its_name()
     assert [each.code for each in told(effects, BOB) if isinstance(each, Refused)] == ["taken"]
     at.gone(BOB)
     at.gone(ALICE)
+
+
+@pytest.mark.parametrize("pattern", ["u", "none", "u.>"])
+def test_a_selector_tells_nothing_of_topics_that_one_may_not_see(pattern: str) -> None:
+    at = desk()
+    at.do(PAULA, Topic("u", False, ("[salary: int]",)))
+    for selector in ("", "salary > 5", "salari > 5", "salary LIKE 'x%'"):
+        told_to = reason(at.do(ALICE, subscribe(selector=selector, pattern=pattern)))
+        assert told_to == f"'alice' may not read any topic of {pattern!r}"
+
+
+def test_a_pattern_over_all_topics_is_judged_by_those_that_one_may_see() -> None:
+    at = desk()
+    at.do(PAULA, Topic("u", False, ("[salary: int]",)))
+    (refused,) = at.do(ALICE, subscribe(selector="salary > 5", pattern="*"))
+    assert isinstance(refused, Refused)
+    assert refused.code == "selector"
+    assert "no field `salary`" in refused.reason
+    (refused,) = at.do(ALICE, subscribe(selector="salari > 5", pattern="*"))
+    assert isinstance(refused, Refused)
+    assert "salary" not in refused.reason
+
+
+def test_a_pattern_without_a_topic_that_one_may_see_is_taken_whatever_else_there_is() -> None:
+    at = Desk(access=DOCUMENT)
+    for client in NAMES:
+        come(at, client)
+    at.do(PAULA, Topic("u", False, ("[salary: int]",)))
+    assert any(isinstance(each, Subscribed) for each in at.do(ALICE, subscribe(selector="n > 1", pattern="*")))

@@ -302,8 +302,9 @@ class AccessControl:
             if named is not None:
                 what = f"name the field {named!r} in a selector of {frame.pattern!r}"
                 return _denied(frame, _may_not(rights, what))
-            self._check_own(rights, frame)
             selector = rights.restricted(frame.pattern, frame.selector)
+            if selector is not None:
+                self._check_own(rights, frame)
         except SelectorError as error:
             return Refused(_what(frame), _name(frame), "selector", str(error))
         except TidemarkError as error:
@@ -316,7 +317,7 @@ class AccessControl:
         """Raise SelectorError, of fields that it may see, if a subscriber's selector fits no topic."""
         if isinstance(frame, Subscribe):
             names = partial(self._hiding.names, rights.hidden(frame.pattern))
-            check_fit(self._registry, frame.pattern, frame.selector, names)
+            check_fit(self._registry, frame.pattern, frame.selector, names, rights.may_see)
 
     def _publish(self, rights: Rights, frame: Publish) -> ClientFrame | Refused:
         if not rights.may_publish_as(frame.publisher):
