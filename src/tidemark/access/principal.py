@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -55,7 +56,8 @@ def check_name(name: str) -> str:
 def check_claims(claims: Mapping[str, object]) -> dict[str, Claim]:
     """Return the claims with values that rules can compare. AccessError if they are too many or too long.
 
-    Other values, such as lists, are left out: no rule can name them.
+    Other values, such as lists, are left out: no rule can name them. So are numbers that are not finite, and
+    texts that are not Unicode, which a JSON text can have.
     """
     if len(claims) > CLAIMS_MAX:
         raise AccessError(f"a principal has at most {CLAIMS_MAX} claims, this one has {len(claims)}")
@@ -65,6 +67,12 @@ def check_claims(claims: Mapping[str, object]) -> dict[str, Claim]:
             raise AccessError(f"the claim {name[:80]!r} has more than {CLAIM_CHARACTERS_MAX} characters")
         if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
             raise AccessError(f"the claim {name[:80]!r} has more than 64 bits")
-        if isinstance(value, str | int | float | bool):
+        if isinstance(value, str | int | float | bool) and _can_be_written(value):
             found[name] = value
     return found
+
+
+def _can_be_written(value: Claim) -> bool:
+    if isinstance(value, str):
+        return not any("\ud800" <= character <= "\udfff" for character in value)
+    return math.isfinite(value)

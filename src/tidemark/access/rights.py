@@ -76,12 +76,7 @@ class Rights:
 
     def may_know(self, topic: str) -> bool:
         """Return whether the principal may see the schema of a topic: it may read, publish or declare it."""
-        return (
-            self.may_monitor
-            or self.may_publish(topic)
-            or self.may_declare(topic)
-            or self.may_see(topic)
-        )
+        return self.may_monitor or self.may_publish(topic) or self.may_declare(topic) or self.may_see(topic)
 
     # Events.
 

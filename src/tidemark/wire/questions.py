@@ -62,7 +62,7 @@ def items_max(total: int, given: Mapping[str, object]) -> int:
     if isinstance(limit, int):
         return max(1, min(limit, PAGE_ITEMS_MAX))
     if total > WHOLE_ITEMS_MAX:
-        raise _too_long(total)
+        raise _too_long()
     return WHOLE_ITEMS_MAX
 
 
@@ -86,15 +86,16 @@ def page_of(items: Iterable[tuple[str, JsonObject]], total: int, given: Mapping[
     else:
         last = ""
     if not is_paged and last:
-        raise _too_long(total)
+        raise _too_long()
     array = f"[{', '.join(texts)}]"
     return f'{{"items": {array}, "next": {dumps(last or None)}}}' if is_paged else array
 
 
-def _too_long(total: int) -> TooLongError:
+def _too_long() -> TooLongError:
+    # How many items there are is not told: whoever asks may not see all of them.
     return TooLongError(
-        f"{total} items are too much for one answer: ask for pages, with the arguments limit and after, or "
-        "use a newer client"
+        "there is too much for one answer: ask for pages, with the arguments limit and after, or use a newer "
+        "client"
     )
 
 

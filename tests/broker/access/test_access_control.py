@@ -364,4 +364,6 @@ def test_a_pattern_without_a_topic_that_one_may_see_is_taken_whatever_else_there
     for client in NAMES:
         come(at, client)
     at.do(PAULA, Topic("u", False, ("[salary: int]",)))
-    assert any(isinstance(each, Subscribed) for each in at.do(ALICE, subscribe(selector="n > 1", pattern="*")))
+    assert any(
+        isinstance(each, Subscribed) for each in at.do(ALICE, subscribe(selector="n > 1", pattern="*"))
+    )

@@ -102,7 +102,15 @@ class BearerKeys:
             # What every new token has anew says nothing of whose it is.
             lasting = {key: value for key, value in claims.items() if key not in _OF_ONE_TOKEN}
             return Principal(name, check_claims(lasting), self._roles(claims)), float(claims["exp"])
-        except (jwt.PyJWTError, AccessError, ValueError, TypeError, KeyError) as error:
+        except (
+            jwt.PyJWTError,
+            AccessError,
+            ArithmeticError,
+            LookupError,
+            RecursionError,
+            TypeError,
+            ValueError,
+        ) as error:
             raise LoginError(f"bearer token: {type(error).__name__}: {error}"[:200]) from None
 
     def _key(self, key_id: str) -> tuple[Any, tuple[str, ...]]:

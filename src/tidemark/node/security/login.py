@@ -8,6 +8,7 @@ work and the same words. Passwords never reach the broker: SCRAM proves that the
 from __future__ import annotations
 
 import hmac
+from bisect import bisect
 from dataclasses import dataclass
 from hashlib import sha256
 from secrets import token_bytes
@@ -24,7 +25,7 @@ from tidemark.wire.security.frames import Login, Proof
 BEARER = "BEARER"
 #: What everybody is told whose login has failed, whatever was wrong.
 FAILED = "the login has failed: the user or the proof is wrong"
-#: Iterations that an unknown user seems to have, as those do that `tidemark access password` makes.
+#: Iterations of the verifiers that are made here.
 ITERATIONS = 4_096
 _MECHANISM = ScramMechanism(SCHEME)
 
@@ -60,6 +61,40 @@ class BearerTokens(Protocol):
         """Read the keys again if they have changed, or if somebody asks for it."""
 
 
+class Decoys:
+    """The verifiers that unknown users seem to have: like those of the users that there are.
+
+    The salt of a user is told to everybody who asks, so that of an unknown one must be as lasting: the same
+    at every broker, after a restart, and while the document changes. It is made of a secret of the document,
+    the server key of one of its users, and of that user it has the iterations and the length of the salt too.
+    Users and names have places on a ring, and a name goes by the next user: when a user comes, goes or changes
+    a password, that changes the salts of few other names, each as if one more user had changed a password.
+    """
+
+    def __init__(self, document: AccessDocument) -> None:
+        self.document = document
+        found = sorted(
+            (_place(name), user.password)
+            for name, user in document.users.items()
+            if user.password is not None
+        )
+        self._places = [place for place, _ in found]
+        self._verifiers = [verifier for _, verifier in found]
+        #: for a document without passwords
+        self._none = Verifier(ITERATIONS, bytes(16), token_bytes(32), token_bytes(32))
+
+    def verifier(self, name: str) -> Verifier:
+        """Return what nothing passes, whatever password is tried."""
+        at = bisect(self._places, _place(name)) % max(1, len(self._places))
+        like = self._verifiers[at] if self._verifiers else self._none
+        salt = hmac.digest(like.server_key, b"salt of " + name.encode(errors="replace"), "sha512")
+        return Verifier(like.iterations, salt[: len(like.salt)], token_bytes(32), token_bytes(32))
+
+
+def _place(name: str) -> bytes:
+    return sha256(name.encode(errors="replace")).digest()
+
+
 class Accounts:
     """Everything that logins are checked against. Belongs to the node; connections share it."""
 
@@ -67,8 +102,7 @@ class Accounts:
         #: replaced as a whole by `AccessMembership`; connections only read it
         self.document = document
         self.bearer = bearer
-        #: makes the salt of a user that does not exist, which is the same at each try
-        self._secret = token_bytes(32)
+        self._decoys = Decoys(document)
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
@@ -77,11 +111,12 @@ class Accounts:
 
     def verifier(self, name: str) -> Verifier:
         """Return what the password of a user is checked against; of an unknown one, what nothing passes."""
+        if self._decoys.document is not self.document:
+            self._decoys = Decoys(self.document)
+        # Made for known users too, so that both take the same time.
+        decoy = self._decoys.verifier(name)
         user = self.document.users.get(name)
-        if user is not None and user.password is not None:
-            return user.password
-        salt = hmac.digest(self._secret, name.encode(errors="replace"), "sha256")[:16]
-        return Verifier(ITERATIONS, salt, token_bytes(32), token_bytes(32))
+        return user.password if user is not None and user.password is not None else decoy
 
     def certified(self, name: str) -> LoggedIn:
         """Return the principal of a certificate that names a user. Raises LoginError if there is none."""
