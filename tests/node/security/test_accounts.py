@@ -17,7 +17,7 @@ from tidemark.client.client import connect
 from tidemark.errors import ConfigError, RefusedError
 from tidemark.node.security.audit_log import AuditLog
 from tidemark.node.security.login import FAILED
-from tidemark.node.security.login_limits import FAILURES_MAX, WAIT_SECONDS_MAX, LoginLimits
+from tidemark.node.security.login_limits import LoginLimits
 from tidemark.wire.answers import ACCESS, PROPOSE_ACCESS
 from tidemark.wire.frames import Connect, Publish, Refused, Welcome
 from tidemark.wire.security.frames import Login, Proof
@@ -97,55 +97,6 @@ def test_nothing_but_a_proof_is_heard_before_the_login(tmp_path: Path) -> None:
         assert not any(isinstance(each, Welcome) for each in speaker.unread)
 
     play(story)
-
-
-def test_an_address_that_guesses_has_to_wait(tmp_path: Path) -> None:
-    async def story(stage: Stage) -> None:
-        node = await secured(stage, tmp_path)
-        for _ in range(2 * FAILURES_MAX):
-            node.server.login_limits.failed("127.0.0.1", "alice")
-        with pytest.raises(RefusedError, match=r"wait [0-9]+ s"):
-            await connect(f"tidemark://{node.address}", user="alice", password=PASSWORDS["alice"])
-
-    play(story)
-
-
-def test_who_asks_while_it_has_to_wait_does_not_wait_longer_for_it(tmp_path: Path) -> None:
-    async def story(stage: Stage) -> None:
-        node = await secured(stage, tmp_path)
-        limits = node.server.login_limits
-        for _ in range(2 * FAILURES_MAX):
-            limits.failed("127.0.0.1", "alice")
-        before = limits.seconds_to_wait("127.0.0.1")
-        for _ in range(5):
-            with pytest.raises(RefusedError, match=r"wait [0-9]+ s"):
-                await connect(f"tidemark://{node.address}", user="alice", password=PASSWORDS["alice"])
-        assert limits.seconds_to_wait("127.0.0.1") <= before
-
-    play(story)
-
-
-def test_failures_are_forgotten_and_those_remembered_are_bounded() -> None:
-    now = [0.0]
-    limits = LoginLimits(lambda: now[0])
-    for number in range(30_000):
-        limits.failed(f"a{number}", "alice")
-    assert limits.seconds_to_wait("a29999") == 0
-    assert limits.seconds_to_wait("b", "alice") == WAIT_SECONDS_MAX
-    assert len(limits._addresses._counts) == 10_000
-    now[0] += 1e6
-    assert limits.seconds_to_wait("b", "alice") == 0
-
-
-def test_addresses_of_one_network_of_ipv6_are_counted_together() -> None:
-    limits = LoginLimits(lambda: 0.0)
-    for number in range(FAILURES_MAX):
-        limits.failed(f"2001:db8:0:1::{number:x}", "")
-        limits.failed(f"::ffff:10.0.0.{number}", "")
-    assert limits.seconds_to_wait("2001:db8:0:1:ffff::9") > 0
-    assert limits.seconds_to_wait("2001:db8:0:2::1") == 0
-    assert limits.seconds_to_wait("10.0.0.1") == limits.seconds_to_wait("::ffff:10.0.0.77") == 0
-    assert limits.seconds_to_wait("no address: at all") == 0
 
 
 def test_a_changed_document_is_on_disk_holds_at_once_and_outlives_a_restart(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ meanwhile, in small frames and for a short time.
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING
 
 from tidemark.broker.effects import ClientCame
@@ -112,15 +113,14 @@ class Introduction:
         accounts = self._security.accounts
         if accounts is None:
             self._welcome()
-        elif seconds := self._server.login_limits.seconds_to_wait(self._with.address):
-            self._failed(
-                LoginError("too many failures"), f"wait {seconds:.0f} s and try again", is_counted=False
-            )
         elif user := name_in(self._with.certificate, self._security.certificate_name):
+            # A certificate cannot be guessed: those who guess passwords keep nobody out who has one.
             try:
                 self._logged_in(accounts.certified(user))
             except LoginError as error:
                 self._failed(error)
+        elif self._server.login_limits.refuses_all(self._with.address):
+            self._failed(LoginError("too many failures"))
         elif self._version < LOGIN_VERSION:
             reason = "this broker has accounts, and this client is too old to log in: update it"
             self._with.refuse("login", reason)
@@ -133,36 +133,40 @@ class Introduction:
         assert self._attempt is not None
         try:
             found = self._attempt.step(proof)
+            self._check_limits(found, self._attempt.who)
         except LoginError as error:
             self._failed(error)
             return
-        who = self._attempt.who
-        if self._server.login_limits.seconds_to_wait(self._with.address, who):
-            self._failed(LoginError("too many failures", who), is_counted=False)
-        elif isinstance(found, Login):
+        if isinstance(found, Login):
             self._with.write(found)
         else:
             self._logged_in(found)
 
+    def _check_limits(self, found: Login | LoggedIn, name: str) -> None:
+        """Raise LoginError if a password was right that is not tried now; tokens cannot be guessed."""
+        is_guess = isinstance(found, LoggedIn) and found.how == "password"
+        if is_guess and self._server.login_limits.refuses(self._with.address, name):
+            raise LoginError("too many failures", name)
+
     def _logged_in(self, found: LoggedIn) -> None:
         self._attempt = None
         link = self._with
+        self._server.login_limits.succeeded(link.address, found.principal.name)
         link.principal, link.expires_at = found.principal, found.expires_at
         self._audit("login", who=found.principal.name, how=found.how)
         if found.last is not None:
             link.write(found.last)
         self._welcome()
 
-    def _failed(self, error: LoginError, advice: str = "", *, is_counted: bool = True) -> None:
-        """Refuse a client that could not prove who it is, in the same words whatever was wrong.
-
-        One that has to wait anyway is not counted again.
-        """
-        if is_counted:
-            self._server.login_limits.failed(self._with.address, error.who)
+    def _failed(self, error: LoginError) -> None:
+        """Refuse a client that could not prove who it is, in the same words whatever was wrong."""
+        link, limits = self._with, self._server.login_limits
+        limits.failed(link.address, error.who)
         self._server.logins_failed += 1
         self._audit("login failed", who=error.who, cause=error.cause)
-        self._with.refuse("login", f"{error}; {advice}" if advice else str(error))
+        seconds = limits.seconds_to_wait(link.address, error.who)
+        advice = f"; wait {ceil(seconds)} s and try again" if seconds else ""
+        link.refuse("login", f"{error}{advice}")
 
     def prove_anew(self, proof: Proof) -> None:
         """A client that is logged in brings a newer bearer token, which must be of the same user."""

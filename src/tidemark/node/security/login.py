@@ -67,8 +67,8 @@ class Decoys:
     The salt of a user is told to everybody who asks, so that of an unknown one must be as lasting: the same
     at every broker, after a restart, and while the document changes. It is made of a secret of the document,
     the server key of one of its users, and of that user it has the iterations and the length of the salt too.
-    Users and names have places on a ring, and a name goes by the next user: when a user comes, goes or changes
-    a password, that changes the salts of few other names, each as if one more user had changed a password.
+    Users and names have places on a ring, and a name goes by the next user: when a user comes, goes or has a
+    new password, that changes the salts of few other names, each as if one more user had changed a password.
     """
 
     def __init__(self, document: AccessDocument) -> None:

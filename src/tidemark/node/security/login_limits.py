@@ -1,29 +1,32 @@
 """LoginLimits: how many logins may fail before an address or a name has to wait.
 
-Failures are counted by address and by name, each in a bounded table, and are forgotten at a steady rate.
-While one is over its bound its logins are refused before anything is computed, so that guessing costs the
-guesser and nobody else. Such refusals are no failures: however often somebody asks meanwhile, the wait is at
-most WAIT_SECONDS_MAX. A name that is guessed from many addresses waits, too: that is told in the audit log.
-Addresses of IPv6 are counted by their first 64 bits, since whoever has one of them has all that begin so.
+Failures are counted by address and by name, each in a bounded table, and are forgotten at a steady rate. Who
+is over the bound is refused, and what is refused so is no failure: one more login is tried every
+SECONDS_A_TRY, however many ask. A name that is guessed from many addresses waits, too: that is told in the
+audit log. Addresses of IPv6 are counted by their first 64 bits, since whoever has one of them has all that
+begin so.
+
+Where a user has logged in before, only failures of that user from there count against it. Otherwise anybody
+could keep a user out with wrong passwords, or everybody who comes from one address, as users of a console do.
+Whether a user has logged in somewhere is told to nobody: the words and the wait that a failed login is
+answered with go by the address and the name alone.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from collections.abc import Hashable
 from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address
 
 from tidemark.node.clock import Clock
 
-#: Failures that one address, or one name, may have in a row, and how many of them are forgotten in a second.
+#: Failures that one address, or one name, may have in a row, and how long it takes until one is forgotten.
 FAILURES_MAX = 20
-FORGOTTEN_A_SECOND = 0.5
-#: The longest that an address or a name has to wait after its last failure.
-WAIT_SECONDS_MAX = 60.0
-_COUNTED_MAX = FAILURES_MAX - 1 + WAIT_SECONDS_MAX * FORGOTTEN_A_SECOND
+SECONDS_A_TRY = 2.0
 #: Bits by which addresses of IPv6 are told apart.
 NETWORK_BITS = 64
-#: Addresses and names that are remembered; those that failed longest ago are forgotten first.
+#: Addresses, names and users at an address that are remembered; the oldest are forgotten first.
 REMEMBERED_MAX = 10_000
 
 
@@ -33,17 +36,21 @@ class _Failures:
     def __init__(self, time: Clock) -> None:
         self._time = time
         #: who -> failures, and when they were counted last
-        self._counts: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._counts: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
-    def add(self, who: str) -> None:
-        self._counts[who] = (min(_COUNTED_MAX, self.count(who) + 1), self._time())
-        self._counts.move_to_end(who)
+    def add(self, who: Hashable) -> None:
+        """Count one more failure, unless `who` has to wait anyway."""
+        count = self.count(who)
+        if not _wait(count):
+            self._counts[who] = (count + 1, self._time())
+            self._counts.move_to_end(who)
         while len(self._counts) > REMEMBERED_MAX:
             self._counts.popitem(last=False)
 
-    def count(self, who: str) -> float:
+    def count(self, who: Hashable) -> float:
+        """Return how many failures are not forgotten yet."""
         count, at = self._counts.get(who, (0.0, 0.0))
-        return max(0.0, count - (self._time() - at) * FORGOTTEN_A_SECOND) if count else 0.0
+        return max(0.0, count - (self._time() - at) / SECONDS_A_TRY) if count else 0.0
 
 
 class LoginLimits:
@@ -52,17 +59,54 @@ class LoginLimits:
     def __init__(self, time: Clock) -> None:
         self._addresses = _Failures(time)
         self._names = _Failures(time)
+        #: of users at addresses where they have logged in
+        self._known_failures = _Failures(time)
+        #: network and name of each user that has logged in, the one that did so longest ago first
+        self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
+        #: network -> how many of these it has
+        self._known_at: Counter[str] = Counter()
+
+    def succeeded(self, address: str, name: str) -> None:
+        """The user `name` has logged in from `address`."""
+        key = (_network(address), name)
+        if key not in self._known:
+            self._known_at[key[0]] += 1
+        self._known[key] = None
+        self._known.move_to_end(key)
+        while len(self._known) > REMEMBERED_MAX:
+            (network, _), _ = self._known.popitem(last=False)
+            self._known_at[network] -= 1
+            if not self._known_at[network]:
+                del self._known_at[network]
 
     def failed(self, address: str, name: str) -> None:
         """A login from `address` has failed, for the user `name` if that is known."""
-        self._addresses.add(_network(address))
+        network = _network(address)
+        self._addresses.add(network)
         if name:
             self._names.add(name)
+        if (network, name) in self._known:
+            self._known_failures.add((network, name))
+
+    def refuses_all(self, address: str) -> bool:
+        """Return whether everybody from `address` is refused, whoever it wants to be."""
+        network = _network(address)
+        return network not in self._known_at and _wait(self._addresses.count(network)) > 0
+
+    def refuses(self, address: str, name: str) -> bool:
+        """Return whether a login of `name` from `address` is refused, whatever its password is."""
+        network = _network(address)
+        if (network, name) in self._known:
+            return _wait(self._known_failures.count((network, name))) > 0
+        return self.seconds_to_wait(address, name) > 0
 
     def seconds_to_wait(self, address: str, name: str = "") -> float:
-        """Return how long logins from `address`, or for `name`, are refused; 0 if they are not."""
-        worst = max(self._addresses.count(_network(address)), self._names.count(name) if name else 0.0)
-        return max(0.0, (worst - FAILURES_MAX + 1) / FORGOTTEN_A_SECOND) if worst >= FAILURES_MAX else 0.0
+        """Return how long those have to wait who come from `address`, or want to be `name`; 0 for not."""
+        return _wait(max(self._addresses.count(_network(address)), self._names.count(name) if name else 0.0))
+
+
+def _wait(failures: float) -> float:
+    return max(0.0, failures - FAILURES_MAX + 1) * SECONDS_A_TRY
 
 
 @lru_cache(1_024)
