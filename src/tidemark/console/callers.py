@@ -12,14 +12,24 @@ import binascii
 import hashlib
 import json
 import os
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from math import ceil
 from typing import TYPE_CHECKING
 
 from tidemark.client.client import Client
-from tidemark.console.options import CALLER_IDLE_SECONDS, CALLERS_MAX
+from tidemark.console.options import (
+    CALLER_IDLE_SECONDS,
+    CALLERS_MAX,
+    WRONG_LOGIN_SECONDS,
+    WRONG_LOGINS_MAX,
+)
 from tidemark.console.problems import ProblemError
+from tidemark.errors import RefusedError
+from tidemark.node.security.login_limits import LoginLimits
 
 if TYPE_CHECKING:
     from tidemark.client.subscribing.subscription import Subscription
@@ -66,6 +76,8 @@ class Caller:
 
 
 ANYBODY = Caller()
+#: Where the request comes from that is being answered; `Guard` says it.
+ADDRESS: ContextVar[str] = ContextVar("address", default="")
 
 
 def caller_of_header(text: str) -> Caller:
@@ -116,6 +128,8 @@ class Connections:
     def __init__(self, url: str) -> None:
         self._url = url
         self._kept: dict[Caller, _Kept] = {}
+        #: by the addresses of those who ask; the broker only sees that of the console
+        self.login_limits = LoginLimits(time.monotonic, WRONG_LOGINS_MAX, WRONG_LOGIN_SECONDS)
 
     def made(self, caller: Caller, *, url: str | None = None, publisher: str | None = None) -> Client:
         """Return a client that logs in as the caller; it is not open yet."""
@@ -134,21 +148,35 @@ class Connections:
         """Give the caller's open client for the time of the block.
 
         RefusedError with the code "login" if the broker does not let the caller in, NotConnectedError if
-        there is no broker; ProblemError 503 if too many callers are there already.
+        there is no broker; ProblemError 503 if too many callers are there already, and 429 if too many logins
+        from the same address were wrong.
         """
+        if caller not in self._kept:
+            self._check_limits(caller)
         kept = self._of(caller)
         kept.uses += 1
         try:
             async with kept.opening:
                 try:
                     await kept.client.open()
-                except BaseException:
+                except BaseException as error:
                     self._drop(caller, kept)
+                    if isinstance(error, RefusedError) and error.code == "login" and not caller.is_anonymous:
+                        self.login_limits.failed(ADDRESS.get(), caller.user)
                     raise
+            self.login_limits.succeeded(ADDRESS.get(), caller.user)
             yield kept.client
         finally:
             kept.uses -= 1
             kept.idle_since = asyncio.get_running_loop().time()
+
+    def _check_limits(self, caller: Caller) -> None:
+        """Raise ProblemError 429 if a login is not tried now, whether it is right or wrong."""
+        address = ADDRESS.get()
+        if caller.is_anonymous or not address or not self.login_limits.refuses(address, caller.user):
+            return
+        seconds = max(1, ceil(self.login_limits.seconds_to_wait(address, caller.user)))
+        raise ProblemError(429, "limit", f"too many logins were wrong: wait {seconds} s and try again")
 
     async def open_durable(
         self, caller: Caller, name: str, subscription: Subscription[object]

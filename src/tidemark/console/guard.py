@@ -1,8 +1,10 @@
 """The guard in front of every request: whose pages may ask, under which name, and what a browser may load.
 
 A page of another site can make a browser send requests to a console on the same machine. The guard refuses
-those that change something or open a socket, by their `Origin`; and all that came under a name that is not
-the console's, by their `Host`, so that a name that was pointed at this machine afterwards reaches nothing.
+those that change something, or open a socket or a stream of events, by their `Origin` and `Sec-Fetch-Site`: a
+stream takes a durable subscription from its reader, and the id that it begins with acknowledges events. It
+also refuses all that came under a name that is not the console's, by their `Host`, so that a name that was
+pointed at this machine afterwards reaches nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from tidemark.console.callers import ADDRESS
 from tidemark.console.options import ConsoleOptions
 from tidemark.console.problems import ProblemError
 
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _EVERYWHERE = ("0.0.0.0", "::", "")
 _SAFE = ("GET", "HEAD", "OPTIONS")
+#: What browsers say in Sec-Fetch-Site of requests that pages of other sites, or of other ports, have made.
+_FOREIGN = ("cross-site", "same-site")
 _PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -36,6 +41,11 @@ _CORS_HEADERS = "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, tr
 def is_loopback(host: str) -> bool:
     """Whether only programs of this machine reach a server that listens on the host."""
     return host in _LOOPBACK or host.startswith("127.")
+
+
+def _is_stream(path: str) -> bool:
+    """Whether a path is that of a stream of events."""
+    return path.startswith("/topics/") and path.endswith("/events")
 
 
 class Guard:
@@ -57,6 +67,7 @@ class Guard:
             await self._inner(scope, receive, send)
             return
         headers = Headers(scope=scope)
+        ADDRESS.set(scope["client"][0] if scope.get("client") else "")
         try:
             origin = self._checked_origin(scope, headers)
         except ProblemError as problem:
@@ -81,13 +92,15 @@ class Guard:
                 f"this console is not called {name!r}: start it with --name {name} if it should be",
             )
         origin = headers.get("origin")
-        if origin is None or origin in (f"http://{host}", f"https://{host}"):
-            return None
         if origin in self._origins:
             return origin
-        if scope["type"] == "websocket" or scope["method"] not in _SAFE:
+        is_ours = origin is None or origin in (f"http://{host}", f"https://{host}")
+        if is_ours and headers.get("sec-fetch-site") not in _FOREIGN:
+            return None
+        if scope["type"] == "websocket" or scope["method"] not in _SAFE or _is_stream(scope["path"]):
+            site = origin or "another site"
             raise ProblemError(
-                403, "origin", f"pages of {origin} may not do this: start the console with --origin {origin}"
+                403, "origin", f"pages of {site} may not do this: start the console with --origin {site}"
             )
         return None
 

@@ -15,6 +15,10 @@ STREAM_WINDOW_BYTES = 128 << 10
 #: Principals whose connections are kept open, and for how many seconds after the last use.
 CALLERS_MAX = 256
 CALLER_IDLE_SECONDS = 300.0
+#: Wrong logins from one address, or for one name, and the seconds after which one more is tried. It is fewer
+#: than a broker minds, to which all users of a console come from one address.
+WRONG_LOGINS_MAX = 10
+WRONG_LOGIN_SECONDS = 10.0
 #: Browser sessions that are kept, and their seconds without a request, and in all.
 SESSIONS_MAX = 10_000
 SESSION_IDLE_SECONDS = 1_800.0

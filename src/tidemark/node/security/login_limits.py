@@ -33,15 +33,18 @@ REMEMBERED_MAX = 10_000
 class _Failures:
     """How often each of many has failed lately."""
 
-    def __init__(self, time: Clock) -> None:
+    def __init__(self, time: Clock, most: int, seconds: float) -> None:
+        """`most` failures make somebody wait; one is forgotten in so many seconds."""
         self._time = time
+        self._most = most
+        self._seconds = seconds
         #: who -> failures, and when they were counted last
         self._counts: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
     def add(self, who: Hashable) -> None:
         """Count one more failure, unless `who` has to wait anyway."""
         count = self.count(who)
-        if not _wait(count):
+        if not self.wait(who):
             self._counts[who] = (count + 1, self._time())
             self._counts.move_to_end(who)
         while len(self._counts) > REMEMBERED_MAX:
@@ -50,17 +53,21 @@ class _Failures:
     def count(self, who: Hashable) -> float:
         """Return how many failures are not forgotten yet."""
         count, at = self._counts.get(who, (0.0, 0.0))
-        return max(0.0, count - (self._time() - at) / SECONDS_A_TRY) if count else 0.0
+        return max(0.0, count - (self._time() - at) / self._seconds) if count else 0.0
+
+    def wait(self, who: Hashable) -> float:
+        """Return for how many seconds no more is tried of `who`; 0 if it is."""
+        return max(0.0, self.count(who) - self._most + 1) * self._seconds
 
 
 class LoginLimits:
     """Counts failed logins. Belongs to the server; connections report to it."""
 
-    def __init__(self, time: Clock) -> None:
-        self._addresses = _Failures(time)
-        self._names = _Failures(time)
+    def __init__(self, time: Clock, most: int = FAILURES_MAX, seconds: float = SECONDS_A_TRY) -> None:
+        self._addresses = _Failures(time, most, seconds)
+        self._names = _Failures(time, most, seconds)
         #: of users at addresses where they have logged in
-        self._known_failures = _Failures(time)
+        self._known_failures = _Failures(time, most, seconds)
         #: network and name of each user that has logged in, the one that did so longest ago first
         self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
         #: network -> how many of these it has
@@ -91,22 +98,18 @@ class LoginLimits:
     def refuses_all(self, address: str) -> bool:
         """Return whether everybody from `address` is refused, whoever it wants to be."""
         network = _network(address)
-        return network not in self._known_at and _wait(self._addresses.count(network)) > 0
+        return network not in self._known_at and self._addresses.wait(network) > 0
 
     def refuses(self, address: str, name: str) -> bool:
         """Return whether a login of `name` from `address` is refused, whatever its password is."""
         network = _network(address)
         if (network, name) in self._known:
-            return _wait(self._known_failures.count((network, name))) > 0
+            return self._known_failures.wait((network, name)) > 0
         return self.seconds_to_wait(address, name) > 0
 
     def seconds_to_wait(self, address: str, name: str = "") -> float:
         """Return how long those have to wait who come from `address`, or want to be `name`; 0 for not."""
-        return _wait(max(self._addresses.count(_network(address)), self._names.count(name) if name else 0.0))
-
-
-def _wait(failures: float) -> float:
-    return max(0.0, failures - FAILURES_MAX + 1) * SECONDS_A_TRY
+        return max(self._addresses.wait(_network(address)), self._names.wait(name) if name else 0.0)
 
 
 @lru_cache(1_024)
