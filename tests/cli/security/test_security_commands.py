@@ -192,3 +192,18 @@ def test_contexts_are_kept_without_secrets_in_them(tmp_path: Path) -> None:
     assert not Path(made.password_file).exists()
     assert "there is no context 'prod'" in call("--context", "prod", "topic", "list", code=1).output
     assert "is not a broker's URL" in call("context", "add", "x", "--url", "http://b", code=1).output
+
+
+def test_a_context_leads_to_no_other_file_and_its_password_is_for_its_owner_only(tmp_path: Path) -> None:
+    kept = tmp_path / "config" / "tidemark"
+    kept.mkdir(parents=True)
+    (tmp_path / "config" / "other.password").write_text("mine")
+    (tmp_path / "secret").write_text("x")
+    for name in ("../other", "/etc/x", "a/b", ".."):
+        files = ("--password-file", str(tmp_path / "secret"))
+        call("context", "add", name, "--url", "tidemark://b:7676", "--user", "u", *files, code=2)
+    (kept / "prod.password").write_text("of before")
+    (kept / "prod.password").chmod(0o644)
+    call("context", "add", "prod", "--url", "tidemark+tls://b:7676", "--user", "u", stdin="hunter2\n")
+    assert mode_of(kept / "prod.password") == 0o600
+    assert (tmp_path / "config" / "other.password").read_text() == "mine"

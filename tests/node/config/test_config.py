@@ -102,6 +102,25 @@ def test_a_variable_of_a_section_that_is_no_setting_is_refused() -> None:
         load(environment={"TIDEMARK_LOG_LEVLE": "debug"})
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("archive.path", "s3://KEY:SECRET@bucket/x"),
+        ("archive.path", "abfss://container@account/x?sig=SECRET"),
+        ("tracing.endpoint", "http://user:SECRET@127.0.0.1:4318"),
+    ],
+)
+def test_an_address_with_a_secret_in_it_is_refused_and_not_repeated(key: str, value: str) -> None:
+    with pytest.raises(ConfigError, match="settings are shown") as caught:
+        load(options={key: value})
+    assert "SECRET" not in str(caught.value)
+    assert caught.value.key == key
+
+
+def test_a_container_of_an_account_is_no_secret() -> None:
+    assert load(options={"archive.path": "abfss://container@account/x"}).archive_path().startswith("abfss")
+
+
 def test_a_file_that_is_not_there_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file"):
         load(tmp_path / "none.toml")

@@ -47,6 +47,7 @@ def context_add(
     """
     from tidemark.client.connecting.addresses import parse_url
 
+    _check_name(name)
     parse_url(url)
     if user and not password_file and not certificate:
         password = click.prompt(f"Password of {user}", hide_input=True, err=True)
@@ -88,6 +89,7 @@ def context_rm(name: str, as_json: bool) -> None:
     tidemark context rm prod
     """
     find_context(name)
+    _check_name(name)
     save_contexts({each: made for each, made in load_contexts().items() if each != name})
     (directory() / f"{name}.password").unlink(missing_ok=True)
     if as_json:
@@ -96,13 +98,18 @@ def context_rm(name: str, as_json: bool) -> None:
         click.echo(f"{name} is gone")
 
 
-def _kept(name: str, password: str) -> str:
-    """Write a password into a file of its own, which only its owner can read. Returns the file."""
+def _check_name(name: str) -> None:
+    """Raise BadParameter unless the name can be that of a file of its own: it may not lead to another one."""
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
         raise click.BadParameter(f"{name!r}: use letters, digits, `-`, `_` and `.`", param_hint="NAME")
+
+
+def _kept(name: str, password: str) -> str:
+    """Write a password into a file of its own, which only its owner can read. Returns the file."""
     path = directory() / f"{name}.password"
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    os.fchmod(handle, 0o600)  # one that was there may have been for others too
     with os.fdopen(handle, "w") as file:
         file.write(password + "\n")
     return str(path)

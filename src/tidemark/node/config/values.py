@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, get_type_hints
+from urllib.parse import urlsplit
 
 from tidemark.errors import ConfigError
 from tidemark.node.config.settings import KEYS, SECTIONS
@@ -46,11 +47,26 @@ def checked(key: str, value: Any) -> Any:
     """
     metadata = KEYS[key].metadata
     found = _of_kind(_hint(key), value)
+    if isinstance(found, str) and "://" in found:
+        _check_url(found)
     if metadata["choices"] and found not in metadata["choices"]:
         raise ConfigError(f"{found!r} is none of {', '.join(metadata['choices'])}")
     if metadata["least"] is not None and found is not None and found < metadata["least"]:
         raise ConfigError(f"is less than {shown(key, metadata['least'])}, the least that works")
     return found
+
+
+def _check_url(text: str) -> None:
+    """Raise ConfigError, which does not repeat it, if an address has a secret in it: settings are shown."""
+    try:
+        parts = urlsplit(text)
+    except ValueError as error:
+        raise ConfigError(f"is no address: {error}") from None
+    if parts.password is not None or parts.query:
+        raise ConfigError(
+            "has a password or a query in it, and settings are shown and logged: leave credentials to the "
+            "environment or a file"
+        )
 
 
 def _of_kind(hint: Any, value: Any) -> Any:
