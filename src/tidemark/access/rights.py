@@ -84,6 +84,11 @@ class Rights:
         """Return whether the principal may see some events of a topic."""
         return _at(self._seen, topic) != FALSE
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether no rule keeps events, or fields of them, from the principal."""
+        return not self.seen(">") and not self.hidden(">")
+
     def restricted(self, pattern: str, selector: str) -> str | None:
         """Return `selector` with what the principal may see of the topics of `pattern`; None for nothing.
 

@@ -210,6 +210,10 @@ class Broker:
         """Return why a client may not ask a question that the process answers; None if it may."""
         return checked if isinstance(checked := self._access.checked(client, ask), Refused) else None
 
+    def sees_all(self, client: int) -> bool:
+        """Return whether no rule of access keeps events, or fields of them, from a client."""
+        return self._access.sees_all(client)
+
     def rule_misfits(self) -> int:
         """Return how many rules of access do not fit a topic, as far as that was found out."""
         return self._access.misfits()

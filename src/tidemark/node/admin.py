@@ -57,8 +57,11 @@ class ProcessAdmin:
         #: questions whose answers take a while; asyncio itself keeps no reference to a task
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def answer(self, ask: Ask, reply: Callable[[Answer | Refused], None]) -> bool:
-        """Answer the question with `reply`, now or later; return False if it is for the broker's roles."""
+    def answer(self, ask: Ask, client: int, reply: Callable[[Answer | Refused], None]) -> bool:
+        """Answer a client with `reply`, now or later; return False if the question is for the broker's roles.
+
+        Whoever may not see all events is not told where the archive is: what reads it goes by no rules.
+        """
         slow = {
             answers.PROPOSE.what: self._propose,
             answers.PROPOSE_ACCESS.what: self._propose_access,
@@ -80,6 +83,9 @@ class ProcessAdmin:
             return True
         if ask.what == answers.REPORT_ENGINE.what:
             reply(self._note_engine(ask))
+            return True
+        if ask.what == answers.ARCHIVE.what and not self._node.runtime.broker.sees_all(client):
+            reply(Answer(ask.ticket, dumps(())))
             return True
         question = QUESTIONS.get(ask.what)
         if question is not None:

@@ -365,7 +365,7 @@ class Connection(TurnTaking):
                     self._answer(refusal)
                 else:
                     server.security.audit.asked(self.principal, self.address, frame)
-                    if not server.admin.answer(frame, self._answer):
+                    if not server.admin.answer(frame, client, self._answer):
                         said.append(frame)
                     elif server.turns.clock() > until:
                         left = frames[at + 1 :]

@@ -439,7 +439,7 @@ CONNECTIONS = Question("connections", tuple[ConnectionStatus, ...], "monitor", i
 CONFIG = Question("config", tuple[Setting, ...], "administer")
 #: By what publishers choose among the broker's pubends.
 ASSIGNMENT = Question("assignment", Assignment, "everyone")
-#: The directories of archives, as the broker's machine names them.
+#: The directories of archives, as the broker's machine names them; none for who may not see all events.
 ARCHIVE = Question("archive", tuple[str, ...], "everyone")
 #: Keep the stores as they are now, for a backup.
 SNAPSHOT = Question("snapshot", SnapshotStatus, "administer")

@@ -18,7 +18,7 @@ from tidemark.errors import ConfigError, RefusedError
 from tidemark.node.security.audit_log import AuditLog
 from tidemark.node.security.login import FAILED
 from tidemark.node.security.login_limits import LoginLimits
-from tidemark.wire.answers import ACCESS, PROPOSE_ACCESS
+from tidemark.wire.answers import ACCESS, ARCHIVE, PROPOSE_ACCESS
 from tidemark.wire.frames import Connect, Publish, Refused, Welcome
 from tidemark.wire.security.frames import Login, Proof
 
@@ -308,5 +308,25 @@ def test_parallel_logins_do_not_disturb_each_other(tmp_path: Path) -> None:
         assert len(node.runtime.clients) == 15
         for client in clients:
             await client.close()
+
+    play(story)
+
+
+def test_where_the_archive_is_is_told_to_those_who_may_see_everything(tmp_path: Path) -> None:
+    users = {
+        "alice": 'roles = ["reader"]\nclaims = { most = 5 }',
+        "bob": 'roles = ["all"]',
+        "paula": 'roles = ["all", "blind"]',
+        "ops": 'roles = ["operator"]',
+    }
+    more = '[roles.all]\nsubscribe = [">"]\n[roles.blind]\nhide."t.>" = ["n"]\n'
+
+    async def story(stage: Stage) -> None:
+        archived = {"retention__archive": "true", "archive__path": str(tmp_path / "archive")}
+        node = await secured(stage, tmp_path, text=document(users) + more, **archived)
+        for name in users:
+            async with client_of(node, name) as client:
+                found = await client.ask(ARCHIVE)
+                assert found == ((str(tmp_path / "archive"),) if name == "bob" else ()), name
 
     play(story)

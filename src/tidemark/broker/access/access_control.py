@@ -193,6 +193,13 @@ class AccessControl:
         rights = self.rights(client)
         return "FALSE" if rights is None else rights.seen(pattern)
 
+    def sees_all(self, client: int) -> bool:
+        """Return whether no rule keeps events, or fields of them, from a client."""
+        if self._document is None:
+            return True
+        rights = self.rights(client)
+        return rights is not None and rights.sees_all
+
     def hidden(self, client: int, pattern: str) -> Hidden:
         """Return which fields of the topics of a pattern are hidden from a client."""
         rights = self.rights(client)
