@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tidemark.console.door.arrow_bodies import rows_of_arrow
 from tidemark.console.problems import ProblemError
 from tidemark.errors import EncodeError
 from tidemark.message.foreign.infer import infer
@@ -76,7 +77,7 @@ def values_of(form: TopicForm, content_type: str, headers: Mapping[str, str], bo
                 raise ProblemError(400, "request", "a batch of CloudEvents is a JSON array")
             return [_of_cloud_event(form, each) for each in _bounded(found)]
         case "application/vnd.apache.arrow.stream":
-            return _bounded(_of_arrow(body))
+            return rows_of_arrow(body, EVENTS_MAX)
     raise ProblemError(
         415, "request", f"the type of content {kind or 'none'!r} is not one of {', '.join(TYPES)}"
     )
@@ -117,24 +118,6 @@ def _in_headers(headers: Mapping[str, str], data: Any) -> dict[str, Any]:
     """A CloudEvent in binary mode: its attributes are in headers, its data is the body."""
     attributes = {name[3:]: value for name, value in headers.items() if name.startswith("ce-")}
     return {**attributes, "data": data}
-
-
-def _of_arrow(body: bytes) -> list[Any]:
-    try:
-        import pyarrow as pa
-    except ModuleNotFoundError:
-        raise ProblemError(
-            415, "request", "this console reads no Arrow: pip install 'tidemark[spark]' where it runs"
-        ) from None
-    try:
-        with pa.ipc.open_stream(body) as stream:
-            table = stream.read_all()
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise ProblemError(400, "request", f"the body is no Arrow stream: {error}") from None
-    if table.num_rows > EVENTS_MAX:
-        raise _too_many(table.num_rows)
-    rows: list[dict[str, Any]] = table.to_pylist()
-    return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
 
 def _json(body: bytes) -> Any:
