@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -58,6 +59,30 @@ def broker() -> Iterator[Broker]:
 def sealed(path: Path) -> list[Path]:
     """The segments of the log in a directory but the last."""
     return sorted((path / "log").glob("*.segment"))[:-1]
+
+
+@pytest.mark.parametrize("name", ["../outside", "log/../../outside", "/tmp/outside", "", "log/\0"])
+def test_a_broker_cannot_have_files_written_beside_the_backup(broker: Broker, name: str) -> None:
+    snapshot = broker.snapshot()
+    wrong = replace(snapshot.status.files[0], name=name)
+    snapshot.status = replace(snapshot.status, files=(*snapshot.status.files, wrong))
+    with pytest.raises(BackupError, match="names"):
+        copy_snapshot(snapshot, broker.place)
+    assert not snapshot.read_files
+    assert not list(broker.place.parent.rglob("outside"))
+
+
+def test_a_backup_and_what_is_restored_of_it_are_for_their_owner_only(broker: Broker, tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        made = Path(broker.back_up().backup)
+        restore_backup(broker.place, tmp_path / "restored")
+    finally:
+        os.umask(before)
+    assert made.stat().st_mode & 0o077 == 0
+    for path in (*made.rglob("*"), *(tmp_path / "restored").rglob("*")):
+        # The manifest has no secret in it.
+        assert path.name == MANIFEST or path.stat().st_mode & 0o077 == 0, path
 
 
 def test_a_second_backup_copies_what_is_new_and_each_is_whole_by_itself(broker: Broker) -> None:

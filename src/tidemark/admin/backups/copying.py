@@ -50,6 +50,11 @@ def no_report(progress: Progress) -> None:
     """Nobody wants to know how a copy goes on."""
 
 
+def for_owner(path: str, flags: int) -> int:
+    """Open a file that only its owner may read, for `open`."""
+    return os.open(path, flags, 0o600)
+
+
 def write_copy(path: Path, pieces: Iterable[bytes]) -> str:
     """Write a file of these pieces and read it again. Returns its SHA-256.
 
@@ -57,8 +62,8 @@ def write_copy(path: Path, pieces: Iterable[bytes]) -> str:
     """
     digest = sha256()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("xb") as file:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with open(path, "xb", opener=for_owner) as file:
             for piece in pieces:
                 digest.update(piece)
                 file.write(piece)
@@ -89,7 +94,7 @@ def digest_of(path: Path) -> str:
 def link_or_copy(source: Path, target: Path) -> None:
     """Make `target` the same file as `source`, or a copy where there are no hard links; BackupError."""
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.link(source, target)
     except OSError as error:
         if error.errno in _FULL:

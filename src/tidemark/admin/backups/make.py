@@ -24,13 +24,14 @@ from tidemark.admin.backups.copying import (
     check_room,
     damage_in,
     digest_of,
+    for_owner,
     link_or_copy,
     no_report,
     no_room_or,
     sync_directories,
     write_copy,
 )
-from tidemark.admin.backups.manifest import FORMAT, BackupFile, Manifest, write_manifest
+from tidemark.admin.backups.manifest import FORMAT, BackupFile, Manifest, is_inside, write_manifest
 from tidemark.admin.backups.places import (
     UNFINISHED,
     Backup,
@@ -263,8 +264,14 @@ class _Copy:
                 self._there[each.name, each.bytes, volume.sha256] = path / each.name, each
 
     def run(self) -> None:
-        """Copy every file."""
-        self.target.mkdir(parents=True, exist_ok=True)
+        """Copy every file. BackupError if the broker names one that would be beside the backup."""
+        for each in self.source.status.files:
+            if not is_inside(each.name):
+                raise BackupError(
+                    f"the broker names {each.name!r} as a file of its snapshot: do not trust it"
+                )
+        # As the data directory itself: a backup has all events, and the verifiers of passwords.
+        self.target.mkdir(parents=True, exist_ok=True, mode=0o700)
         files = sorted(
             self.source.status.files, key=lambda each: (each.name != _volume_of(each.name), each.name)
         )
@@ -316,7 +323,7 @@ class _Copy:
             if found is not None:
                 self._damage.append(f"{file.name} {found}")
         self._done[file.name] = done
-        with (self.target / JOURNAL).open("a") as journal:
+        with open(self.target / JOURNAL, "a", opener=for_owner) as journal:
             journal.write(dumps(done) + "\n")
 
     def _pieces(self, file: SnapshotFile) -> Iterator[bytes]:

@@ -85,6 +85,12 @@ def read_manifest(directory: Path) -> Manifest:
     except WireError as error:
         raise BackupError(f"{path} is damaged: {error}") from None
     for each in manifest.files:
-        if Path(each.name).is_absolute() or ".." in Path(each.name).parts:
+        if not is_inside(each.name):
             raise BackupError(f"{path} is damaged: it names {each.name!r}")
     return manifest
+
+
+def is_inside(name: str) -> bool:
+    """Return whether the name of a file of a backup leads to a place inside the backup."""
+    path = Path(name)
+    return bool(path.name) and "\0" not in name and not path.is_absolute() and ".." not in path.parts
