@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -90,9 +91,31 @@ def _bound_examples(item: pytest.Item) -> None:
 def _secured_processes(request: pytest.FixtureRequest) -> Iterator[None]:
     """With `--secure`, the broker processes that the tests of a module start have accounts."""
     with pytest.MonkeyPatch.context() as environment:
-        for variable, value in security_on.variables_for(request.path).items():
-            environment.setenv(variable, value)
+        if request.node.get_closest_marker("open_broker") is None:
+            for variable, value in security_on.variables_for(request.path).items():
+                environment.setenv(variable, value)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _open_brokers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With `--secure`, a test that is about open brokers has them all the same, and is counted."""
+    marker = request.node.get_closest_marker("open_broker")
+    if marker is None or not security_on.is_on():
+        yield
+        return
+    request.node.user_properties.append(("open_broker", marker.kwargs["reason"]))
+    yield from security_on.set_aside()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """With `--secure`, say how many tests had open brokers, and why."""
+    stats = terminalreporter.stats
+    called = [each for kind in ("passed", "failed") for each in stats.get(kind, []) if each.when == "call"]
+    said = [pair for each in called for pair in each.user_properties]
+    reasons = Counter(reason for key, reason in said if key == "open_broker")
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line(f"{count} tests had open brokers: {reason}", yellow=True)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -34,8 +34,13 @@ def settings_at(path: Path, **options: str) -> dict[str, str]:
 
 
 def config_at(path: Path, **options: str) -> Config:
-    """The configuration of a broker with the settings of `settings_at`."""
-    return load(options=settings_at(path, **options))
+    """The configuration of a broker with the settings of `settings_at`; with `--secure` it has accounts.
+
+    Options of security are taken as they are.
+    """
+    given = settings_at(path, **options)
+    has_own = any(key.startswith("security.") for key in given)
+    return load(options=given if has_own else security_on.settings_without_tls() | given)
 
 
 class HandClock:

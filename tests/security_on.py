@@ -1,15 +1,18 @@
 """Security for the whole suite: with `--secure`, brokers of tests have accounts and TLS, and clients log in.
 
-What a client needs is in the environment, which every client and tool reads (docs/security.md). Brokers in
-this process (`tests/live_node.py`) have accounts, TLS and certificates. Brokers in processes of their own,
-which take settings from the environment, have accounts and a key of the overlay. Tests that speak plain
-frames to a broker, and those that concern security or settings themselves, make their own brokers.
+What a client needs is in the environment, which every client and tool reads (docs/security.md). Brokers on a
+thread of their own (`tests/live_node.py: LiveNode`) have accounts, TLS and certificates. Those that tests
+speak plain frames to (`tests/node/speech.py`), and brokers in processes of their own, which take settings
+from the environment, have accounts and a key of the overlay. Tests that make their own settings of security
+keep them. A test that is about open brokers says so with the marker `open_broker` and a reason; the run says
+how many there are.
 """
 
 from __future__ import annotations
 
 import os
 from atexit import register
+from collections.abc import Iterator
 from pathlib import Path
 from secrets import token_hex
 from shutil import rmtree
@@ -18,6 +21,8 @@ from tempfile import mkdtemp
 
 #: Names the directory with the files, for the processes that tests start too.
 DIRECTORY = "TIDEMARK_TESTS_SECURITY"
+#: not empty while a test runs that is about open brokers
+SET_ASIDE: list[bool] = []
 USER, PASSWORD = "tester", "a-password-for-tests"
 DOCUMENT = """
 [roles.everything]
@@ -56,7 +61,14 @@ def turn_on() -> None:
 
 def is_on() -> bool:
     """Whether brokers of tests have accounts."""
-    return DIRECTORY in os.environ
+    return DIRECTORY in os.environ and not SET_ASIDE
+
+
+def set_aside() -> Iterator[None]:
+    """Let the brokers of one test be open, for as long as the generator waits."""
+    SET_ASIDE.append(True)
+    yield
+    SET_ASIDE.pop()
 
 
 def scheme() -> str:
@@ -95,8 +107,8 @@ def settings_of(name: str = "b1") -> dict[str, str]:
 
 #: Directories with tests whose brokers are processes of their own.
 OF_PROCESSES = ("chaos", "cli", "examples", "lab", "pages", "queue", "spark")
-#: Tests among them that make their own settings of security, or see a console that asks for no login.
-_OWN = ("cli/security", "cli/test_up_console.py")
+#: Tests among them that make their own settings of security.
+_OWN = ("cli/security",)
 
 
 def variables_for(test: Path) -> dict[str, str]:
@@ -104,9 +116,18 @@ def variables_for(test: Path) -> dict[str, str]:
     inside = test.relative_to(Path(__file__).parent).as_posix()
     if not is_on() or not inside.startswith(OF_PROCESSES) or inside.startswith(_OWN):
         return {}
+    return {
+        f"TIDEMARK_{key.upper().replace('.', '_')}": value for key, value in settings_without_tls().items()
+    }
+
+
+def settings_without_tls() -> dict[str, str]:
+    """The settings of a broker that plain frames are spoken to; none while security is off."""
+    if not is_on():
+        return {}
     path = Path(os.environ[DIRECTORY])
     return {
-        "TIDEMARK_SECURITY_MODE": "accounts",
-        "TIDEMARK_SECURITY_ACCESS": str(path / "access.toml"),
-        "TIDEMARK_SECURITY_OVERLAY_KEY": str(path / "overlay.key"),
+        "security.mode": "accounts",
+        "security.access": str(path / "access.toml"),
+        "security.overlay_key": str(path / "overlay.key"),
     }

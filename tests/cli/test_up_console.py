@@ -11,11 +11,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from tests.ports import free_ports
 from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark.cli import main
+
+pytestmark = pytest.mark.open_broker(reason="a console beside an open broker asks for no login")
 
 
 def page(port: int) -> int:

@@ -8,8 +8,11 @@ from contextlib import suppress
 from typing import TypeVar
 
 import uvloop
+from scramp import ScramClient
 
+from tests import security_on
 from tests.waiting import PATIENCE_SECONDS
+from tidemark.access.verifier import SCHEME
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.schema import Schema
 from tidemark.node.config.settings import Config
@@ -32,6 +35,7 @@ from tidemark.wire.frames import (
     Welcome,
 )
 from tidemark.wire.limits import FRAME_BYTES_MAX, PROTOCOL_NEWEST, PROTOCOL_OLDEST
+from tidemark.wire.security.frames import Login, Proof
 
 SCHEMA = Schema.parse("[n: int]")
 TOPIC = "t.x"
@@ -71,6 +75,8 @@ class Stage:
         """A client that has been welcomed, and speaks the versions of the protocol up to `newest`."""
         speaker = await self.stranger(node)
         await speaker.say(Connect(name, PROTOCOL_OLDEST, newest))
+        if node.security.accounts is not None:
+            await speaker.log_in(security_on.USER, security_on.PASSWORD)
         await speaker.hear(Welcome)
         return speaker
 
@@ -110,6 +116,15 @@ class Speaker:
         for frame in frames:
             self.writer.writelines(bytes(piece) for piece in encode(frame))
         await self.writer.drain()
+
+    async def log_in(self, user: str, password: str) -> None:
+        """Prove to be a user, when Connect was said."""
+        scram = ScramClient([SCHEME], user, password)
+        await self.hear(Login)
+        await self.say(Proof(SCHEME, scram.get_client_first()))
+        scram.set_server_first((await self.hear(Login)).payload)
+        await self.say(Proof(SCHEME, scram.get_client_final()))
+        scram.set_server_final((await self.hear(Login)).payload)
 
     async def hear(self, kind: type[Kind]) -> Kind:
         """The next frame of a kind; those before it stay unread."""

@@ -5,18 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from scramp import ScramClient
-
 from tests.live_node import config_at
 from tests.node.speech import Speaker, Stage
-from tidemark.access.verifier import SCHEME
 from tidemark.client.client import Client, connect
 from tidemark.node.node import Node
 from tidemark.node.security.certificates import Issued, issue, make_authority
 from tidemark.node.security.login import make_verifier
 from tidemark.wire.frames import Connect, Welcome
 from tidemark.wire.limits import PROTOCOL_NEWEST, PROTOCOL_OLDEST
-from tidemark.wire.security.frames import Login, Proof
 
 PASSWORDS = {name: f"{name}'s secret" for name in ("alice", "bob", "paula", "ops")}
 RULES = """
@@ -88,12 +84,7 @@ async def settled(seconds: float = 0.2) -> None:
 async def logged_in(stage: Stage, node: Node, name: str) -> Speaker:
     """A client that speaks plain frames and has logged in as one of the users."""
     speaker = await stage.stranger(node)
-    scram = ScramClient([SCHEME], name, PASSWORDS[name])
     await speaker.say(Connect(f"{name}'s program", PROTOCOL_OLDEST, PROTOCOL_NEWEST))
-    await speaker.hear(Login)
-    await speaker.say(Proof(SCHEME, scram.get_client_first()))
-    scram.set_server_first((await speaker.hear(Login)).payload)
-    await speaker.say(Proof(SCHEME, scram.get_client_final()))
-    scram.set_server_final((await speaker.hear(Login)).payload)
+    await speaker.log_in(name, PASSWORDS[name])
     await speaker.hear(Welcome)
     return speaker

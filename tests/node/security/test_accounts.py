@@ -197,6 +197,7 @@ def test_an_audit_log_is_rotated_and_a_full_disk_stops_nothing(
     broken.write("x")
 
 
+@pytest.mark.open_broker(reason="an open broker does not listen where others can reach it")
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -116,14 +116,8 @@ def _is_flat(kind: pa.DataType) -> bool:
     """Return whether each value of a type has bytes of its own, or a fixed width."""
     import pyarrow.types as types
 
-    return (
-        types.is_primitive(kind)
-        or types.is_decimal(kind)
-        or types.is_string(kind)
-        or types.is_large_string(kind)
-        or types.is_binary(kind)
-        or types.is_large_binary(kind)
-    )
+    texts = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    return any(is_one(kind) for is_one in (types.is_primitive, types.is_decimal, *texts))
 
 
 def _is_nested(pa: Any, kind: pa.DataType) -> bool:
