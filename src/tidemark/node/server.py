@@ -75,8 +75,8 @@ class Reply(Protocol):
 class Administration(Protocol):
     """Answers the questions of administrators that are about the process: `node.admin.ProcessAdmin`."""
 
-    def answer(self, ask: Ask, reply: Reply) -> bool:
-        """Answer `ask` through `reply`, now or later.
+    def answer(self, ask: Ask, client: int, reply: Reply) -> bool:
+        """Answer the question of a client through `reply`, now or later.
 
         Returns False if the question is for the broker's core.
         """
