@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -105,7 +106,7 @@ def test_a_piece_begins_where_all_is_known_from() -> None:
 def test_pieces_are_remembered_up_to_a_bound_and_while_somebody_wants_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "PIECE_BYTES", 1)
+    monkeypatch.setattr(module, "SHARED_PIECE_BYTES", 1)
     monkeypatch.setattr(module, "PIECES_BYTES_MAX", 3 * batch(1).held_bytes)
     window = Window(bytes_max=MUCH, floor=0)
     for tick in range(1, 9):
@@ -158,3 +159,38 @@ def it_knows_what_it_was_told(truth: set[int], chance: Random) -> None:
         expected = "Q" if tick not in known else "D" if tick in truth else "S"
         assert window.knowledge.state(tick) == expected
     assert window.bytes == sum(each.held_bytes for _, _, each in window._batches)
+    base = max(floor, lost)
+    piece = window.piece(base, window.knowledge.horizon(base))
+    assert piece is not None
+    there = piece.cuts.ticks.tolist() if piece.cuts is not None else []
+    assert there == events(window, piece.base, piece.upto)
+
+
+def test_a_piece_of_many_batches_is_not_joined_before_somebody_wants_all_of_it() -> None:
+    window = Window(bytes_max=MUCH, floor=0)
+    for first in range(10, 50, 10):
+        window.learn(first - 10, first, batch(first - 5, first - 1, first))
+    piece = window.piece(4, 12)
+    assert piece is not None
+    assert (piece.base, piece.upto) == (4, 40)
+    assert piece.cuts is not None
+    assert piece.cuts.ticks.tolist() == [5, 9, 10, 15, 19, 20, 25, 29, 30, 35, 39, 40]
+    wanted = np.array([9, 15, 40])
+    part = piece.cuts.at(wanted, 0, 3)
+    assert part is not None
+    whole = window.events(4, 40)
+    assert whole is not None
+    assert bytes(part.data) == bytes(whole.take(np.array([1, 3, 11])).data)
+    assert piece.cuts.at(wanted, 0, 3) is part
+    assert bytes(piece.cuts.take(np.arange(12)).data) == bytes(whole.data)
+
+
+def test_a_piece_of_tangled_batches_is_in_order() -> None:
+    window = Window(bytes_max=MUCH, floor=0)
+    window.learn(0, 10, batch(1, 9))
+    window.learn(0, 10, batch(4, 5))
+    piece = window.piece(0, 10)
+    assert piece is not None
+    assert piece.cuts is not None
+    assert piece.cuts.ticks.tolist() == [1, 4, 5, 9]
+    assert piece.cuts.take(np.array([0, 2, 3])).ticks.tolist() == [1, 5, 9]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tidemark.errors import DecodeError
 from tidemark.message.batches.batch import PRELUDE, BatchBuilder, EventBatch, Prelude, Shape, concatenate
+from tidemark.message.batches.building import are_even, take_across
 from tidemark.message.batches.compact import compacted, restored
 
 Row = tuple[int, str, str, bytes, bytes, int, int]  # tick, topic, publisher, message, key, priority, validity
@@ -97,6 +98,31 @@ def test_rows_of_one_width_are_taken_in_one_gather() -> None:
 
 def alike(count: int, validity: int = 0) -> list[Row]:
     return [(100 + at, "a", "p", bytes([at]) * 7, b"key", 4, validity) for at in range(count)]
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=5), st.data())
+def test_rows_of_several_even_batches_are_taken_as_from_all_of_them_joined(
+    counts: list[int], data: st.DataObject
+) -> None:
+    batches = [batch_of(alike(count)) for count in counts]
+    for at, each in enumerate(batches):
+        each.count_ticks(100 * at)
+    assert are_even(batches)
+    rows = np.array(sorted(data.draw(st.sets(st.integers(0, sum(counts) - 1)))), np.int64)
+    taken, expected = take_across(batches, rows), concatenate(batches).take(rows)
+    assert bytes(taken.data) == bytes(expected.data)
+    assert taken.common == expected.common
+    assert bytes(EventBatch.parse(taken.data).data) == bytes(expected.data)
+
+
+def test_batches_of_other_sizes_or_names_are_not_even() -> None:
+    longer: list[Row] = [(1, "a", "p", b"longer than the others", b"", 4, 0)]
+    elsewhere: list[Row] = [(1, "b", "p", bytes(7), b"key", 4, 0)]
+    assert are_even([batch_of(alike(3)), batch_of(alike(2))])
+    for other in (longer, elsewhere, alike(2) + longer):
+        assert not are_even([batch_of(alike(3)), batch_of(other)])
+        assert not are_even([batch_of(other), batch_of(alike(3))])
 
 
 def test_rows_of_one_size_with_one_prelude_have_that_in_common() -> None:

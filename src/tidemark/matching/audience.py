@@ -13,7 +13,7 @@ had events last; the others catch up with who came and went when they have their
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 import numpy as np
@@ -24,7 +24,7 @@ from tidemark.matching.matcher import Matcher
 from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.single import SingleMatcher, single_matcher
 from tidemark.matching.topics import TopicPattern
-from tidemark.message.batches.batch import PRELUDE, EventBatch
+from tidemark.message.batches.batch import PRELUDE, EventBatch, Shape
 from tidemark.message.batches.checking import damaged_rows
 from tidemark.message.batches.columns import Bools
 from tidemark.message.registry import Registry, TopicSchemas
@@ -260,6 +260,10 @@ class Audience:
             topic.matcher.remove(member)
             topic.singles.clear()
             self._held_bytes -= MEMBER_BYTES
+
+    def knows(self, shapes: Iterable[Shape]) -> bool:
+        """Whether the registry knows all these topics and schemas."""
+        return all(self._is_known(*shape) for shape in shapes)
 
     def unknown_from(self, batch: EventBatch) -> int | None:
         """The first row whose topic, or whose schema, the registry does not know; None if it knows all."""

@@ -14,6 +14,7 @@ from tidemark.errors import DiskFailedError, DiskFullError, UnknownFormatError
 from tidemark.storage.disk.memory_disk import MemoryDisk, PowerLossError, by_chance, lose_all
 from tidemark.storage.log.volume import LogVolume
 from tidemark.storage.pfs import Missed, PersistentFiltering
+from tidemark.storage.pfs.columns import BlockColumns
 from tidemark.storage.pfs.record import decode
 from tidemark.ticks import NO_TICKS
 
@@ -419,3 +420,20 @@ def test_no_workload_takes_more_than_the_papers_size(name: str) -> None:
 
 def written(disk: MemoryDisk) -> int:
     return sum(len(data) for name, data in disk.contents().items() if name.endswith(".segment"))
+
+
+def test_what_was_found_for_the_sets_of_one_subscriber_serves_others_and_stays_small() -> None:
+    random = Random(3)
+    sets = np.array([random.randrange(4) for _ in range(200)], np.uint32)
+    ticks = np.arange(1, 201)
+    # Sets 0 to 3 are of subscribers 0 and 4, 1 and 5, and so on; 8 is in all of them.
+    members = np.array([each for n in range(4) for each in (n, n + 4, 8)], np.uint32)
+    columns = BlockColumns(ticks, sets, None, np.arange(3, 13, 3), members, 0)
+    for _ in range(2):
+        for subscriber in (0, 4, 1, 5, 8, 2, 6, 9):
+            base, upto = random.randrange(200), random.randrange(1, 250)
+            (found,) = columns.missed(np.array([subscriber], np.uint32), np.array([base]), upto)
+            wanted = [n for n in range(4) if subscriber in (n, n + 4, 8)]
+            inside = np.isin(sets, wanted) & (ticks > base) & (ticks <= upto)
+            assert found.tolist() == ticks[inside].tolist()
+            assert sum(map(len, columns._ticks_of_sets.values())) <= 200

@@ -20,8 +20,11 @@ from tidemark.ticks import NO_TICKS, TICK_MAX, TICK_MIN, Range, RangeSet
 Ticks = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-#: Matches read from the PFS at once.
+#: Matches read from the PFS at once; while few subscribers catch up more, up to READ_EVENTS_MAX, so that all
+#: of them together have read READ_EVENTS_ALL_MAX at the most.
 CHUNK_EVENTS_MAX = 4_096
+READ_EVENTS_MAX = 4 * CHUNK_EVENTS_MAX
+READ_EVENTS_ALL_MAX = 1 << 21
 #: Bytes of the events asked for at once, about, judged by the events that came before.
 ASK_BYTES = 1 << 20
 ASK_EVENTS_MIN = 16
@@ -59,6 +62,9 @@ class Catchup:
         self._next = 0
         #: have[i]: the event of ticks[i] is in `_held`, or was told
         self._have: Mask = np.zeros(0, np.bool_)
+        #: the place of the first of `_ticks` from `_next` on whose event has not arrived, or their number;
+        #: None after a change, until somebody asks
+        self._absent: int | None = 0
         self._held: list[EventBatch] = []
         #: some of `_ticks` may not have matched: their events are matched again when they have arrived
         self._is_exact = True
@@ -100,11 +106,11 @@ class Catchup:
         if self._unfiltered:
             missing = self.missing()
             return (missing[0][0], missing[-1][1]) if missing else None
-        first = self._first_absent()
-        if first is None:
+        first, count = self._first_absent(), len(self._ticks)
+        if first == count:
             return None
-        last = min(first + self._events_at_once, len(self._ticks)) - 1
-        return int(self._ticks[first]) - 1, int(self._ticks[last])
+        last = min(first + self._events_at_once, count) - 1
+        return self._ticks.item(first) - 1, self._ticks.item(last)
 
     def missing(self, *, log_upto: int | None = None) -> list[Range]:
         """Return what to ask for next, in few ranges.
@@ -130,13 +136,13 @@ class Catchup:
         """The matched ticks whose events have not arrived."""
         return self._ticks[self._next :][~self._have[self._next :]]
 
-    def _first_absent(self) -> int | None:
-        """Return the place of the first matched tick whose event has not arrived; None if all have."""
-        have = self._have[self._next :]
-        if not len(have):
-            return None
-        at = int(have.argmin())
-        return None if have[at] else self._next + at
+    def _first_absent(self) -> int:
+        """Return the place of the first matched tick whose event is missing; their number if none is."""
+        if self._absent is None:
+            have = self._have[self._next :]
+            at = int(have.argmin()) if len(have) else 0
+            self._absent = len(self._ticks) if not len(have) or have[at] else self._next + at
+        return self._absent
 
     def is_worth_asking(self, upto: int) -> bool:
         """Return whether to ask for what is missing up to a tick, and note that it is asked for.
@@ -180,20 +186,22 @@ class Catchup:
             self.waits_for_topic = self.waits_for_topic or readable < last
         if not self._is_exact and readable < upto:
             upto = self._put_off(max(base, readable), upto)
-        lo, hi = np.searchsorted(self._ticks, (base, upto), side="right").tolist()
+        lo = int(self._ticks.searchsorted(base, "right"))
+        hi = int(self._ticks.searchsorted(upto, "right"))
         if self._is_exact and cuts is not None and lo < hi and not self._have[lo:hi].any():
             # The usual case, which costs little: all of it is new, and others want the same rows.
             part = cuts.at(self._ticks, lo, hi)
             if part is not None:
                 self._hold(part)
                 self._have[lo:hi] = True
+                self._absent = hi if self._absent == lo and not self._have[hi : hi + 1].any() else None
                 return
         lacking = np.flatnonzero(~self._have[lo:hi]) + lo
         if not len(lacking):
             return
         found = np.zeros(len(lacking), np.bool_)
         if cuts is not None:
-            wanted, ticks = self._ticks[lacking], cuts.batch.ticks
+            wanted, ticks = self._ticks[lacking], cuts.ticks
             rows = np.minimum(np.searchsorted(ticks, wanted), len(ticks) - 1)
             found = ticks[rows] == wanted
             if not self._is_exact and found.any():
@@ -201,6 +209,7 @@ class Catchup:
             if found.any():
                 self._hold(cuts.take(rows[found]))
                 self._have[lacking[found]] = True
+                self._absent = None
         if not found.all():
             keep = np.ones(len(self._ticks), np.bool_)
             keep[lacking[~found]] = False
@@ -219,7 +228,7 @@ class Catchup:
         self._unfiltered.remove(base, upto)
         count = 0
         if cuts is not None:
-            rows = np.flatnonzero((cuts.batch.ticks > base) & (cuts.batch.ticks <= upto))
+            rows = np.flatnonzero((cuts.ticks > base) & (cuts.ticks <= upto))
             count = len(rows)
             if count:
                 part = cuts.take(rows)
@@ -270,8 +279,8 @@ class Catchup:
             if ranges:
                 upto = min(upto, next(iter(ranges))[0])
         absent = self._first_absent() if credit > 0 else self._next
-        if absent is not None and absent < len(self._ticks):
-            upto = min(upto, int(self._ticks[absent]) - 1)
+        if absent < len(self._ticks):
+            upto = min(upto, self._ticks.item(absent) - 1)
         if upto <= self.position:
             return None
         due = list(self._split(upto))
@@ -341,6 +350,7 @@ class Catchup:
         if not len(ticks):
             return
         self._forget_told()
+        self._absent = None
         flags = np.full(len(ticks), have)
         if not len(self._ticks):
             self._ticks, self._have = ticks, flags
@@ -359,17 +369,19 @@ class Catchup:
 
     def _pass(self, upto: int) -> None:
         """The subscriber has been told up to this tick."""
-        self._next = int(np.searchsorted(self._ticks, upto, side="right"))
+        self._next = int(self._ticks.searchsorted(upto, "right"))
+        if self._absent is not None and self._absent < self._next:
+            self._absent = None
 
     def _forget_told(self) -> None:
         """Keep only the ticks that have not been told."""
         if self._next:
             self._ticks, self._have = self._ticks[self._next :], self._have[self._next :]
-            self._next = 0
+            self._next, self._absent = 0, None
 
     def _keep(self, rows: Mask) -> None:
         """Keep these of the ticks, and of those only the ones that have not been told."""
-        self._ticks, self._have = self._ticks[rows], self._have[rows]
+        self._ticks, self._have, self._absent = self._ticks[rows], self._have[rows], None
         self._pass(self.position)
         self._forget_told()
 

@@ -14,7 +14,13 @@ from functools import partial
 import numpy as np
 
 from tidemark.broker.effects import PfsRead, ReadPfs
-from tidemark.broker.hosting.catchup import CHUNK_EVENTS_MAX, Catchup, Ticks
+from tidemark.broker.hosting.catchup import (
+    CHUNK_EVENTS_MAX,
+    READ_EVENTS_ALL_MAX,
+    READ_EVENTS_MAX,
+    Catchup,
+    Ticks,
+)
 from tidemark.broker.hosting.delivery import Delivery
 from tidemark.broker.hosting.host_state import HostState
 from tidemark.broker.hosting.match_log import MatchLog
@@ -43,12 +49,17 @@ class SharedTicks:
     """
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Ticks] = {}
+        #: (number of ticks, first tick, last tick) -> the newest answer with these
+        self._known: dict[tuple[int, int, int], Ticks] = {}
 
     def of(self, ticks: Ticks) -> Ticks:
         """Return the array that was answered before with the same ticks, else this one."""
-        key = ticks.tobytes()
+        if not len(ticks):
+            return NO_TICKS
+        key = len(ticks), ticks.item(0), ticks.item(-1)
         found = self._known.pop(key, ticks)
+        if found is not ticks and not np.array_equal(found, ticks):
+            found = ticks
         self._known[key] = found  # the last of all
         if len(self._known) > ANSWERS_MAX:
             del self._known[next(iter(self._known))]
@@ -176,10 +187,7 @@ class CatchupStreams:
         constream = self._constreams[pubend]
         lost = constream.stream.window.knowledge.lost
         while True:
-            ready = catchup.ready(subscription.credit)
-            if ready is not None:
-                self._tell_late(pubend, subscription, *ready)
-                continue
+            self._tell_ready(pubend, subscription, catchup)
             gap = catchup.gap(lost)
             if gap is None or (self._recall and not catchup.is_given_up):
                 break
@@ -215,17 +223,23 @@ class CatchupStreams:
         delivered = self._constreams[pubend].delivered
         catchup.reads_from = catchup.position
         catchup.reads_upto = catchup.position if delivered is None else max(catchup.position, delivered)
-        self._out.add(ReadPfs(pubend, subscription.id, catchup.position, CHUNK_EVENTS_MAX))
+        share = READ_EVENTS_ALL_MAX // max(1, len(self._constreams[pubend].catchups))
+        limit = min(max(CHUNK_EVENTS_MAX, share), READ_EVENTS_MAX)
+        self._out.add(ReadPfs(pubend, subscription.id, catchup.position, limit))
 
-    def _tell_late(
-        self, pubend: str, subscription: HostedSubscription, upto: int, batch: EventBatch | None
-    ) -> None:
+    def _tell_ready(self, pubend: str, subscription: HostedSubscription, catchup: Catchup) -> None:
         """Tell a subscriber what its catchup stream has ready, without events whose validity has passed."""
-        alive = unexpired(batch, self._turn.wall) if batch is not None else None
-        if batch is not None:
-            self._counters["events_expired"] += batch.count - (alive.count if alive is not None else 0)
-            self.recalls.told(pubend, subscription.id, len(batch.body))
-        self._delivery.tell(subscription, pubend, subscription.told[pubend], upto, alive, is_late=True)
+        while (ready := catchup.ready(subscription.credit)) is not None:
+            upto, batch = ready
+            alive = None
+            if batch is not None:
+                alive = unexpired(batch, self._turn.wall)
+                if alive is not batch:
+                    self._counters["events_expired"] += batch.count - (
+                        alive.count if alive is not None else 0
+                    )
+                self.recalls.told(pubend, subscription.id, len(batch.body))
+            self._delivery.tell(subscription, pubend, subscription.told[pubend], upto, alive, is_late=True)
 
     # Ranges that are not in the PFS here, or not at the pubend any more.
 
@@ -337,15 +351,19 @@ class CatchupStreams:
         chosen = partial(self._chosen, pubend, subscription.id)
         readable = self._readable(piece.cuts)
         catchup.arrived(piece.base, piece.upto, piece.cuts, piece.damaged, chosen, readable)
+        self._tell_ready(pubend, subscription, catchup)
+        # Not further at once: others take the same piece before the next one is put together.
         self._calls[pubend, subscription.id] = None
 
     def _readable(self, cuts: Cuts | None) -> int:
         """Return the tick before the first event whose topic or schema is not known here."""
-        strange = None if cuts is None else self._audience.unknown_from(cuts.batch)
-        if cuts is None or strange is None:
+        if cuts is None or self._audience.knows(cuts.shapes):
+            return TICK_MAX
+        strange = self._audience.unknown_from(cuts.batch)
+        if strange is None:
             return TICK_MAX
         self._counters["topics_unknown"] += 1
-        return int(cuts.batch.ticks[strange]) - 1
+        return int(cuts.ticks[strange]) - 1
 
     def _chosen(self, pubend: str, number: int, batch: EventBatch) -> Bools:
         """Return chosen[row]: the event satisfies the selector that was in force for the subscriber then."""

@@ -17,17 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.message.batches.batch import PRELUDE, EventBatch, concatenate
+from tidemark.message.batches.building import are_even, take_across
 from tidemark.ticks import TICK_MIN, Knowledge, Range, RangeSet
 
 Rows = NDArray[np.int64]
 
 MILLISECOND = 1_000
 
-#: Bytes of events that are handled at once.
+#: Bytes of events that are handled at once, and those of a piece for subscribers that return, who seldom want
+#: all of it.
 PIECE_BYTES = 1 << 20
+SHARED_PIECE_BYTES = 2 << 20
 #: Different selections of rows of one piece that are remembered, and the memory that they may take.
 CUTS_MAX = 64
-CUTS_BYTES_MAX = 2 * PIECE_BYTES
+CUTS_BYTES_MAX = 2 * SHARED_PIECE_BYTES
 #: The share of a window that is forgotten at once where it is written to a cache.
 SAVED_SHARE = 8
 #: Memory of the pieces that are remembered, with what was cut out of them. Subscribers that return together
@@ -40,10 +43,16 @@ MERGED_BYTES_MAX = 1 << 10
 
 
 class Cuts:
-    """Selections of rows of one batch: subscribers that want the same rows share one copy."""
+    """Selections of rows of some events: subscribers that want the same rows share one copy."""
 
-    def __init__(self, batch: EventBatch) -> None:
-        self.batch = batch
+    def __init__(self, *batches: EventBatch) -> None:
+        """`batches`, of which there is at least one, are in order; several of them must be `are_even`."""
+        self._batches = batches
+        self.ticks: Rows = (
+            batches[0].ticks if len(batches) == 1 else np.concatenate([each.ticks for each in batches])
+        )
+        #: what the events are
+        self.shapes = batches[0].shapes
         self._parts: dict[bytes, EventBatch] = {}
         #: (id of an array of ticks, lo, hi) -> the array, and the rows with its ticks from lo to hi
         self._of_ticks: dict[tuple[int, int, int], tuple[Rows, EventBatch | None]] = {}
@@ -52,17 +61,24 @@ class Cuts:
 
     @property
     def held_bytes(self) -> int:
-        """The memory of the batch and of the parts that are remembered."""
-        return self.batch.held_bytes + self._bytes
+        """The memory of the events and of the parts that are remembered."""
+        return sum(each.held_bytes for each in self._batches) + self._bytes
+
+    @property
+    def batch(self) -> EventBatch:
+        """All events as one batch."""
+        if len(self._batches) > 1:
+            self._batches = (concatenate(self._batches),)
+        return self._batches[0]
 
     def take(self, rows: Rows) -> EventBatch:
-        """Return these rows, in order."""
-        if len(rows) == self.batch.count:
+        """Return these rows, which are in order."""
+        if len(rows) == len(self.ticks):
             return self.batch
         key = rows.tobytes()
         found = self._parts.get(key)
         if found is None:
-            found = self.batch.take(rows)
+            found = take_across(self._batches, rows) if len(self._batches) > 1 else self.batch.take(rows)
             if len(self._parts) >= CUTS_MAX or self._bytes > CUTS_BYTES_MAX:
                 self._parts.clear()
                 self._of_ticks.clear()
@@ -80,7 +96,7 @@ class Cuts:
         known = self._of_ticks.get(key)
         if known is not None:
             return known[1]
-        wanted, found = ticks[lo:hi], self.batch.ticks
+        wanted, found = ticks[lo:hi], self.ticks
         rows = np.minimum(np.searchsorted(found, wanted), len(found) - 1)
         part = self.take(rows) if (found[rows] == wanted).all() else None
         if len(self._of_ticks) >= CUTS_MAX:
@@ -224,6 +240,16 @@ class Window:
 
     def events(self, base: int, upto: int) -> EventBatch | None:
         """Return the events in `(base, upto]`, in order; None if there are none."""
+        parts = self._parts(base, upto)
+        if not parts:
+            return None
+        whole = concatenate(parts)
+        if len(parts) > 1 and (np.diff(whole.ticks) < 0).any():
+            whole = whole.take(np.argsort(whole.ticks, kind="stable"))
+        return whole
+
+    def _parts(self, base: int, upto: int) -> list[EventBatch]:
+        """The events in `(base, upto]` as they lie here: in order, unless batches are tangled."""
         parts: list[EventBatch] = []
         for at in range(bisect_right(self._batches, base, key=lambda entry: entry[0]), len(self._batches)):
             last, _, batch = self._batches[at]
@@ -232,22 +258,21 @@ class Window:
             part = rows_within(batch, base, upto)
             if part is not None:
                 parts.append(part)
-        if not parts:
-            return None
-        whole = concatenate(parts)
-        if len(parts) > 1 and (np.diff(whole.ticks) < 0).any():
-            whole = whole.take(np.argsort(whole.ticks, kind="stable"))
-        return whole
+        return parts
 
-    def reach(self, base: int, upto: int) -> int:
-        """Return the tick, at most `upto`, up to which the events beyond `base` have about PIECE_BYTES."""
+    def reach(self, base: int, upto: int, bytes_max: int | None = None) -> int:
+        """Return the tick, at most `upto`, up to which the events beyond `base` have about `bytes_max`.
+
+        Unless it is said, that is PIECE_BYTES.
+        """
+        bytes_max = PIECE_BYTES if bytes_max is None else bytes_max
         size = 0
         for at in range(bisect_right(self._batches, base, key=lambda entry: entry[0]), len(self._batches)):
             last, _, batch = self._batches[at]
             size += len(batch.data)
             if last >= upto:
                 break
-            if size >= PIECE_BYTES:
+            if size >= bytes_max:
                 return last
         return upto
 
@@ -259,12 +284,18 @@ class Window:
         if not self.knowledge.known.covers(base, upto):
             return None
         base = self._aligned(base)
-        stop = self.reach(base, self.knowledge.horizon(base))
-        batch = self.events(base, stop)
-        cuts = Cuts(batch) if batch is not None else None
-        found = WindowPiece(base, stop, cuts, self.damaged.parts(base, stop))
+        stop = self.reach(base, self.knowledge.horizon(base), SHARED_PIECE_BYTES)
+        found = WindowPiece(base, stop, self._cuts(base, stop), self.damaged.parts(base, stop))
         self.remember(found)
         return found
+
+    def _cuts(self, base: int, upto: int) -> Cuts | None:
+        """The events in `(base, upto]`, of which nothing is copied before somebody takes some of them."""
+        parts = self._parts(base, upto)
+        if len(parts) > 1 and base >= self._tangled_upto and are_even(parts):
+            return Cuts(*parts)
+        whole = self.events(base, upto)
+        return None if whole is None else Cuts(whole)
 
     def _aligned(self, base: int) -> int:
         """Return where the batch begins that `base` lies in, if all is known from there on; else `base`.

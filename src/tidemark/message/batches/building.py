@@ -1,19 +1,24 @@
-"""Batches of many events at once, from columns of their messages, keys and preludes."""
+"""Batches of many events at once: from columns of messages, keys and preludes, or from rows of batches."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.errors import EncodeError
 from tidemark.message.batches.batch import (
+    HEADER,
     KEY_BYTES_AT,
     KEY_BYTES_MAX,
+    MAGIC,
     PRELUDE,
     PRELUDE_DTYPE,
     PRIORITY_DEFAULT,
     EventBatch,
     Shape,
+    even_ends,
     sliding,
     unwritten,
 )
@@ -95,3 +100,41 @@ def from_rows(
     copy_spans(batch.body, starts + PRELUDE.size, messages)
     copy_spans(batch.body, ends - key_lengths, keys)
     return batch
+
+
+def are_even(batches: Sequence[EventBatch]) -> bool:
+    """Whether all rows have one size, and the batches have the same shapes and publishers."""
+    first = batches[0]
+    return bool(first.row_bytes) and all(
+        each.row_bytes == first.row_bytes
+        and each.shapes == first.shapes
+        and each.publishers == first.publishers
+        for each in batches
+    )
+
+
+def take_across(batches: Sequence[EventBatch], rows: Ints) -> EventBatch:
+    """A new batch of these rows, in ascending order, of the rows of all batches, which `are_even`.
+
+    Rows are copied once, into the new buffer: memory that nobody has used yet costs far more than copying.
+    """
+    first, width, count = batches[0], batches[0].row_bytes, len(rows)
+    names = first.data[HEADER.size : HEADER.size + first.names_bytes]
+    data = bytearray(HEADER.size + len(names) + (12 + width) * count)
+    data[: HEADER.size + len(names)] = HEADER.pack(MAGIC, count, len(names), width * count) + bytes(names)
+    made = EventBatch(data, first.shapes, first.publishers)
+    made.ends[:] = np.frombuffer(even_ends(width, count), made.ends.dtype)
+    body = made.body.reshape(count, width)
+    at = base = 0
+    for batch in batches:
+        stop = int(rows.searchsorted(base + batch.count))
+        if at < stop:
+            chosen = rows[at:stop] - base
+            # Rows are in bounds, so nothing is clipped; without `mode` numpy would copy to a buffer first.
+            batch.ticks.take(chosen, out=made.ticks[at:stop], mode="clip")
+            batch.body.reshape(batch.count, width).take(chosen, 0, out=body[at:stop], mode="clip")
+        at, base = stop, base + batch.count
+    assert at == count
+    if count and all(batch.common is not None and batch.common == first.common for batch in batches):
+        made.row_bytes, made.common = width, first.common
+    return made

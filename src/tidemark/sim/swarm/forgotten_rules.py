@@ -17,14 +17,14 @@ from tidemark.sim.swarm.bug import Bug, Patch
 
 
 def _see_all_in_catchup() -> list[Patch]:
-    tell_late = CatchupStreams._tell_late
+    tell_ready = CatchupStreams._tell_ready
 
     def careless(self: CatchupStreams, pubend: str, subscription: HostedSubscription, *what: Any) -> None:
         seen, subscription.seen = subscription.seen, ""
-        tell_late(self, pubend, subscription, *what)
+        tell_ready(self, pubend, subscription, *what)
         subscription.seen = seen
 
-    return [(CatchupStreams, "_tell_late", careless)]
+    return [(CatchupStreams, "_tell_ready", careless)]
 
 
 def _see_all_in_deep_catchup() -> list[Patch]:

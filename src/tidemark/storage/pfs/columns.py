@@ -2,11 +2,12 @@
 each set.
 
 Reading what a subscriber missed takes two gathers: the sets that it is in, then the rows with one of them.
+The second is remembered for the next subscriber that is in the same sets.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +41,8 @@ class BlockColumns:
     members: Ids
     #: the group of a subscriber is its number shifted right by so many bits
     group_bits: int
+    #: sets, as bytes -> the ticks of all their rows; together they have at most as many ticks as the block
+    _ticks_of_sets: dict[bytes, Ticks] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def nothing(cls, group_bits: int) -> BlockColumns:
@@ -49,9 +52,9 @@ class BlockColumns:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes of memory the arrays take."""
+        """How many bytes of memory the arrays take, with what is remembered of them at most."""
         lengths = 0 if self.lengths is None else self.lengths.nbytes
-        return self.ticks.nbytes + self.sets.nbytes + lengths + self.ends.nbytes + self.members.nbytes
+        return 2 * self.ticks.nbytes + self.sets.nbytes + lengths + self.ends.nbytes + self.members.nbytes
 
     def present(self) -> Ids:
         """Returns every group that is in some set."""
@@ -59,14 +62,23 @@ class BlockColumns:
 
     def missed(self, subscribers: Ids, bases: Ticks, upto: Tick) -> list[Ticks]:
         """subscribers[i], bases[i] -> the ticks in `(bases[i], upto]` that matched the subscriber."""
-        firsts = self.ticks.searchsorted(bases, "right").tolist()
-        last = int(self.ticks.searchsorted(upto, "right"))
-        chosen = np.zeros(len(self.ends), np.bool_)
         found: list[Ticks] = []
-        for sets, first in zip(self._sets_of(subscribers), firsts, strict=True):
+        for sets, base in zip(self._sets_of(subscribers), bases.tolist(), strict=True):
+            ticks = self._ticks_of(sets)
+            found.append(ticks[ticks.searchsorted(base, "right") : ticks.searchsorted(upto, "right")])
+        return found
+
+    def _ticks_of(self, sets: Index) -> Ticks:
+        """Returns the ticks of all rows with one of these sets. The array must not be changed."""
+        key, known = sets.tobytes(), self._ticks_of_sets
+        found = known.get(key)
+        if found is None:
+            chosen = np.zeros(len(self.ends), np.bool_)
             chosen[sets] = True
-            found.append(self.ticks[first:last][chosen[self.sets[first:last]]])
-            chosen[sets] = False
+            found = self.ticks[chosen[self.sets]]
+            if sum(map(len, known.values())) + len(found) > len(self.ticks):
+                known.clear()
+            known[key] = found
         return found
 
     def tally(self, subscribers: Ids, bases: Ticks, uptos: Ticks) -> BlockTally:

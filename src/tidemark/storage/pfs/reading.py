@@ -81,11 +81,11 @@ def read_missed(
     assert limit > 0
     pairs = zip(subscribers.tolist(), bases.tolist(), strict=True)
     readers = [_SubscriberReading(subscriber, base, limit) for subscriber, base in pairs]
-    active = readers
+    active, asked = readers, subscribers
     while active and reads_max > 0:
-        position = min(reader.upto for reader in active)
-        asked = np.array([reader.subscriber for reader in active], np.uint32)
-        stretch = source.stretch(position, asked)
+        if len(active) < len(asked):
+            asked = np.array([reader.subscriber for reader in active], np.uint32)
+        stretch = source.stretch(min(reader.upto for reader in active), asked)
         if stretch is None:
             _end(active, source.last)
             break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 from zlib import crc32
 
@@ -19,6 +20,8 @@ Row = tuple[Any, ...]
 
 #: The numbers of release rows end here, as they do on the wire.
 SEQUENCE_MAX = 2**62 - 1
+#: Tokens that are remembered while the tables are read.
+TOKENS_PARSED_MAX = 1 << 16
 
 #: table -> its columns; those of the key come first and end with KEY
 SCHEMA: dict[str, tuple[str, ...]] = {
@@ -127,14 +130,15 @@ def contents_of(rows: Mapping[str, Iterable[Row]]) -> TableRows:
     """Returns what `rows_of` was given. Raises KeyError, ValueError or TokenError if the rows contradict."""
     history: dict[int, list[SelectorVersion]] = {}
     for subscriber, version, pattern, selector, since in sorted(rows["selectors"]):
-        wanted, of_token = TopicSelector(pattern, selector), CheckpointToken.parse(since)
+        wanted, of_token = TopicSelector(pattern, selector), _parsed(since)
         history.setdefault(subscriber, []).append(SelectorVersion(version, wanted, of_token))
     subscriptions = {
         number: SubscriptionRow(
-            number, name, principal, epoch, CheckpointToken.parse(start), created, tuple(history[number])
+            number, name, principal, epoch, _parsed(start), created, tuple(history[number])
         )
         for number, name, principal, epoch, start, created in rows["subscriptions"]
     }
+    _parsed.cache_clear()
     topics = {
         topic: TopicRow(topic, bool(is_open), tuple(json.loads(schemas)))
         for topic, is_open, schemas in rows["topics"]
@@ -156,12 +160,17 @@ def contents_of(rows: Mapping[str, Iterable[Row]]) -> TableRows:
     )
 
 
+#: Each token is there several times, and is looked at twice: within bounds, and then for what it says.
+_parsed = lru_cache(maxsize=TOKENS_PARSED_MAX)(CheckpointToken.parse)
+
+
 def _bounded_token(text: str) -> str:
     try:
-        return CheckpointToken.parse(text).text()
+        _parsed(text)
     except TokenError:
         # Either damage, which `decode` reports, or ticks that no token has.
         return CheckpointToken({pubend: nearest_position(tick) for pubend, tick in decode(text)}).text()
+    return text
 
 
 def _bounded_time(number: int) -> int:
