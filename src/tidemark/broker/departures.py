@@ -77,6 +77,8 @@ class Departures:
 
     def leave(self, now: int) -> list[Effect]:
         """Return what leaves at the end of a turn: for each neighbour as few frames as may be."""
+        if not (self._now or self._patient):
+            return []
         for peer, waiting in list(self._patient.items()):
             if peer in self._now or min((until for until, _ in waiting), default=now) <= now:
                 self._now[peer] = [frame for _, frame in waiting] + self._now.get(peer, [])

@@ -121,6 +121,8 @@ class RangeSet:
     def parts(self, base: Tick, upto: Tick) -> list[Range]:
         """The parts of `(base, upto]` that are in the set, in order."""
         assert base <= upto
+        if not self._bases:
+            return []
         low, high = self._overlapping(base, upto)
         inside = zip(self._bases[low:high], self._uptos[low:high], strict=True)
         return [(max(start, base), min(stop, upto)) for start, stop in inside]

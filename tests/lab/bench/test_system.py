@@ -42,7 +42,12 @@ TINY: dict[str, tuple[Any, Any]] = {
         catchup,
         catchup.CatchupEffort((catchup.CatchupCase("os", "client", quarter=True),), 4, 400, (8,), 400),
     ),
-    "latency": (latency, latency.LatencyEffort(("os",), 2, 20, 5)),
+    "latency": (
+        latency,
+        latency.LatencyEffort(
+            (latency.LatencyCase("os"), latency.LatencyCase("os", is_alone=True, latency="low")), 2, 20, 5
+        ),
+    ),
     "hostile": (hostile, hostile.TINY),
     "security": (security, security.TINY),
     "logins": (logins, logins.TINY),

@@ -87,6 +87,8 @@ class MatchedPiece:
     def part(self, groups: Sequence[int]) -> EventBatch:
         """Return the rows of these groups of `matches`, in order."""
         assert self.batch is not None
+        if self.batch.count == 1:
+            return self.batch
         rows = [self.matches[at][0] for at in groups]
         if sum(len(each) for each in rows) == self.batch.count:
             return self.batch
@@ -152,8 +154,9 @@ class Constream:
         if self.delivered is None or self.changing:
             return None
         horizon = self.stream.window.knowledge.horizon(self.delivered)
-        stops = [tick for tick in self.starting.values() if tick > self.delivered]
-        upto = min([horizon, *stops]) if stops else horizon
+        upto = horizon
+        if self.starting:
+            upto = min([horizon, *(tick for tick in self.starting.values() if tick > self.delivered)])
         if upto <= self.delivered:
             return None
         return self.stream.window.reach(self.delivered, upto)

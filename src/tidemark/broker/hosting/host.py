@@ -390,12 +390,10 @@ class Host:
                 self._counters["topics_unknown"] += 1
                 break
             self._deliver(pubend, constream, piece)
-        position = max(constream.stream.position, constream.delivered)
-        unknown = constream.stream.window.knowledge.unknown(constream.delivered, position)
-        if unknown:
+        stream, at = constream.stream, constream.delivered
+        if stream.position > at and (unknown := stream.window.knowledge.unknown(at, stream.position)):
             # While the window is full, only the first hole, which everything waits for, is worth asking for.
-            full = constream.stream.window.is_full
-            constream.stream.nacked(HERE, unknown[:1] if full else unknown, patient=True)
+            stream.nacked(HERE, unknown[:1] if stream.window.is_full else unknown, patient=True)
 
     def _start(self, pubend: str, constream: Constream) -> None:
         """Bring the selectors into force for which knowledge is complete from `delivered` on."""

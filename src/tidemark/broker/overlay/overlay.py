@@ -272,6 +272,8 @@ class Overlay:
 
     def settle(self) -> None:
         """Follow the best neighbour for each pubend for which something has changed or a delay has ended."""
+        if not (self._is_stale or self._better or self._changeovers):
+            return
         now = self._turn.now
         due = [name for name, (_, at) in self._better.items() if now >= at]
         due += [name for name, each in self._changeovers.items() if now >= each.until and name not in due]

@@ -251,7 +251,7 @@ class Window:
     def _parts(self, base: int, upto: int) -> list[EventBatch]:
         """The events in `(base, upto]` as they lie here: in order, unless batches are tangled."""
         parts: list[EventBatch] = []
-        for at in range(bisect_right(self._batches, base, key=lambda entry: entry[0]), len(self._batches)):
+        for at in range(self._beyond(base), len(self._batches)):
             last, _, batch = self._batches[at]
             if batch.ticks[0] > upto and last > self._tangled_upto:
                 break
@@ -260,6 +260,13 @@ class Window:
                 parts.append(part)
         return parts
 
+    def _beyond(self, base: int) -> int:
+        """Return the place of the first batch that ends beyond `base`, which is mostly the last one."""
+        batches = self._batches
+        if len(batches) > 1 and batches[-2][0] <= base:
+            return len(batches) - (batches[-1][0] > base)
+        return bisect_right(batches, base, key=lambda entry: entry[0])
+
     def reach(self, base: int, upto: int, bytes_max: int | None = None) -> int:
         """Return the tick, at most `upto`, up to which the events beyond `base` have about `bytes_max`.
 
@@ -267,7 +274,7 @@ class Window:
         """
         bytes_max = PIECE_BYTES if bytes_max is None else bytes_max
         size = 0
-        for at in range(bisect_right(self._batches, base, key=lambda entry: entry[0]), len(self._batches)):
+        for at in range(self._beyond(base), len(self._batches)):
             last, _, batch = self._batches[at]
             size += len(batch.data)
             if last >= upto:
@@ -302,7 +309,7 @@ class Window:
 
         Pieces that begin with a batch are those of everybody, wherever the first event lies that each wants.
         """
-        at = bisect_right(self._batches, base, key=lambda entry: entry[0])
+        at = self._beyond(base)
         if at == len(self._batches) or base < self._tangled_upto:
             return base
         before = int(self._batches[at][2].ticks[0]) - 1

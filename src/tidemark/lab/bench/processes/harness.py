@@ -74,6 +74,11 @@ class BenchProcess:
         """Resident memory."""
         return resident_bytes(self.process.pid)
 
+    def run_on(self, processors: set[int]) -> None:
+        """Let all threads of the process run on these processors only."""
+        for thread in os.listdir(f"/proc/{self.process.pid}/task"):
+            os.sched_setaffinity(int(thread), processors)
+
     def kill(self) -> None:
         """Send SIGKILL."""
         self.process.kill()
