@@ -116,9 +116,13 @@ class MatchLog:
                 number = self._number(durable)
                 members[number] = durable
                 places.append(rows)
-                sets.append(np.full(len(rows), number, np.uint32))
+                sets.append(_repeated(number, len(rows)))
         ticks, numbers, lengths = NO_TICKS, _NO_SETS, _NO_SETS
-        if places and piece.batch is not None:
+        if places and piece.batch is not None and piece.batch.count == 1:
+            # A copy: what is remembered of the event must not hold the event itself.
+            ticks, numbers = piece.batch.ticks.copy(), sets[0]
+            lengths = _repeated(len(piece.batch.body), 1)
+        elif places and piece.batch is not None:
             where, numbers = places[0], sets[0]
             if len(places) > 1:
                 where = np.concatenate(places)
@@ -152,6 +156,11 @@ class MatchLog:
             number = self._sets[key] = self._next_set
             self._next_set += 1
         return number
+
+
+def _repeated(number: int, count: int) -> Subscribers:
+    """Return the number as often as that; for an event alone np.full takes several times as long."""
+    return np.array((number,), np.uint32) if count == 1 else np.full(count, number, np.uint32)
 
 
 def _synced(constream: Constream, upto: int) -> None:
