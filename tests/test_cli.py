@@ -106,8 +106,12 @@ def every_command() -> dict[tuple[str, ...], click.Command]:
 
     def walk(command: click.Command, *names: str) -> None:
         found[names] = command
-        for name, child in getattr(command, "commands", {}).items():
-            walk(child, *names, name)
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                child = command.get_command(context, name)
+                assert child is not None
+                walk(child, *names, name)
 
     walk(main)
     return found

@@ -3,20 +3,46 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from typing import Any
 
 import click
 
 from tidemark import __version__
-from tidemark.cli import completion, lab, man, schema, topic
-from tidemark.cli.brokers import backup, config, serve, topology
-from tidemark.cli.pipeline import pipeline
-from tidemark.cli.pubsub import pub, sub
-from tidemark.cli.security import access, cert, context
-from tidemark.cli.watching import check, console, lag, subs, top
 from tidemark.errors import RefusedError, TidemarkError
-from tidemark.message.visible import visible_lines
 
+#: command -> the module of `tidemark.cli` that has it under this name, in the order in which people meet them
+COMMANDS = {
+    "up": "brokers.serve",
+    "broker": "brokers.serve",
+    "topic": "topic",
+    "pub": "pubsub.pub",
+    "sub": "pubsub.sub",
+    "tail": "pubsub.sub",
+    "subs": "watching.subs",
+    "lag": "watching.lag",
+    "top": "watching.top",
+    "check": "watching.check",
+    "console": "watching.console",
+    "config": "brokers.config",
+    "topology": "brokers.topology",
+    "access": "security.access",
+    "cert": "security.cert",
+    "context": "security.context",
+    "backup": "brokers.backup",
+    "restore": "brokers.backup",
+    "pipeline": "pipeline.pipeline",
+    "schema": "schema",
+    "explain": "schema",
+    "bench": "lab",
+    "lab": "lab",
+    "sim": "lab",
+    "fuzz": "lab",
+    "damage": "lab",
+    "demo": "lab",
+    "completion": "completion",
+    "man": "man",
+}
 #: module that an extra installs -> the extra
 OF_EXTRAS = {
     **dict.fromkeys(
@@ -27,19 +53,27 @@ OF_EXTRAS = {
 }
 
 
+def _shown(reason: str) -> click.ClickException:
+    """Return the error that prints this reason, in which a stranger's text may be."""
+    from tidemark.message.visible import visible_lines
+
+    return click.ClickException(visible_lines(reason))
+
+
 class _Group(click.Group):
     """A group of commands in which a TidemarkError becomes one clear line and the exit code 1.
 
-    So does a package that is missing because it is of an extra.
+    So does a package that is missing because it is of an extra. The module of a command is imported when the
+    command is used, so that no command loads what only others need.
     """
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except RefusedError as error:
-            raise click.ClickException(visible_lines(error.reason)) from None
+            raise _shown(error.reason) from None
         except TidemarkError as error:
-            raise click.ClickException(visible_lines(str(error))) from None
+            raise _shown(str(error)) from None
         except ModuleNotFoundError as error:
             missing = (error.name or "").partition(".")[0]
             if missing not in OF_EXTRAS:
@@ -49,9 +83,18 @@ class _Group(click.Group):
             ) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order in which people meet them."""
+        """Return the names of all commands."""
         del ctx
-        return list(self.commands)
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command of this name and return it; None if there is none."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(import_module(f"tidemark.cli.{COMMANDS[cmd_name]}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -80,38 +123,4 @@ def main(ctx: click.Context, context: str | None) -> None:
         try:
             find_context(context).use(os.environ)
         except TidemarkError as error:
-            raise click.ClickException(visible_lines(str(error))) from None
-
-
-for command in (
-    serve.up,
-    serve.broker,
-    topic.topic,
-    pub.pub,
-    sub.sub,
-    sub.tail,
-    subs.subs,
-    lag.lag,
-    top.top,
-    check.check,
-    console.console,
-    config.config,
-    topology.topology,
-    access.access,
-    cert.cert,
-    context.context,
-    backup.backup,
-    backup.restore,
-    pipeline.pipeline,
-    schema.schema,
-    schema.explain,
-    lab.bench,
-    lab.lab,
-    lab.sim,
-    lab.fuzz,
-    lab.damage,
-    lab.demo,
-    completion.completion,
-    man.man,
-):
-    main.add_command(command)
+            raise _shown(str(error)) from None
