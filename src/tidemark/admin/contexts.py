@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from tidemark.errors import ConfigError
+from tidemark.storage.disk.atomic_file import replace_path
 from tidemark.wire.json_objects import JsonObject
 
 VARIABLE = "TIDEMARK_CONTEXT"
@@ -84,7 +85,7 @@ def save_contexts(contexts: Mapping[str, Context], where: Path | None = None) ->
     """Write all contexts, in a file that only its owner can read. Returns the file."""
     target = where or directory()
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path, draft = target / FILE, target / f"{FILE}.new"
+    path = target / FILE
     lines: list[str] = []
     for name, context in sorted(contexts.items()):
         lines.append(f"[contexts.{_quoted(name)}]")
@@ -93,10 +94,7 @@ def save_contexts(contexts: Mapping[str, Context], where: Path | None = None) ->
             if value:
                 lines.append(f"{each.name} = {_quoted(value)}")
         lines.append("")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w") as file:
-        file.write("\n".join(lines))
-    draft.replace(path)
+    replace_path(path, "\n".join(lines).encode(), mode=0o600)
     return path
 
 

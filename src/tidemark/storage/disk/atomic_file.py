@@ -5,7 +5,7 @@ step, and the directory is synced. Without the first sync a crash may leave the 
 it, without the second it may bring the old content back after the caller was told that it is gone.
 
 `replace_file` works on a `Disk`, so the simulator can crash in the middle of it. `replace_path` is for files
-outside data directories, which belong to the user and get the user's default permissions.
+outside data directories, which belong to the user.
 """
 
 from __future__ import annotations
@@ -40,13 +40,15 @@ def replace_file(disk: Disk, name: str, pieces: Sequence[Buffer], *, draft: str 
     disk.sync_directory()
 
 
-def replace_path(path: Path, data: bytes) -> None:
+def replace_path(path: Path, data: bytes, *, mode: int = 0o666) -> None:
     """Make `data` the content of the file at `path`; on the platter when this returns.
 
-    Raises OSError, and the file is as it was, or is new but may not last.
+    `mode` has the permissions of the file, less what the user's umask takes. A draft that a crash has left
+    is removed. Raises OSError, and the file is as it was, or is new but may not last.
     """
     draft = path.with_name(f"{path.name}.new")
-    with draft.open("wb") as file:
+    draft.unlink(missing_ok=True)
+    with open(draft, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
