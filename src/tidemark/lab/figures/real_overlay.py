@@ -35,7 +35,7 @@ KINDS = "abcd"
 #: Seconds between the bursts of a publisher, and between acknowledgements of a subscriber.
 TURN_SECONDS, ACK_SECONDS = 0.01, 0.1
 ASK_SECONDS = 1.0
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 300.0
 
 
 class LoadPublisher:

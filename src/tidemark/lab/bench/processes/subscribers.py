@@ -28,7 +28,7 @@ OPENING_MAX = 64
 QUIET_SECONDS = 0.3
 #: Seconds to wait for events, unless this environment variable says otherwise.
 PATIENCE = "TIDEMARK_BENCH_PATIENCE_SECONDS"
-PATIENCE_SECONDS = 40.0
+PATIENCE_SECONDS = 240.0
 
 #: Called with a subscriber and the number of events that it has just got.
 Delivered = Callable[["BenchSubscriber", int], None]
