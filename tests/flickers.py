@@ -2,11 +2,13 @@
 
 `./run test` loads this plugin of pytest when it runs everything. If one to RETRIES_MAX tests failed, each of
 them runs once more, by itself, one after the other. A test that fails again fails the run. A test that passes
-then is a flicker: the run does not fail because of it, the closing lines name it, and it has to be mended.
+then is a flicker: the run does not fail because of it, the closing lines name it, and it has to be mended. On
+GitHub, where nobody reads the lines of a run that passed, a warning on the page of the run names it too.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Generator, Sequence
@@ -66,11 +68,17 @@ class _SecondChance:
                 reporter.write_sep("-", title)
                 reporter.write_line(text.rstrip("\n"))
         yield
-        if self._flickers:
+        names = list(dict.fromkeys(report.nodeid for report in self._flickers))
+        if os.environ.get("GITHUB_ACTIONS"):
+            for name in names:
+                reporter.write_line(
+                    f"::warning title=FLICKER::{name} failed, then passed by itself. Mend it."
+                )
+        if names:
             reporter.write_sep(
                 "!", "FLICKERS: these failed, then passed by themselves. Mend them.", yellow=True
             )
-            for name in dict.fromkeys(report.nodeid for report in self._flickers):
+            for name in names:
                 reporter.write_line(f"FLICKER {name}", yellow=True)
 
     def _reporter(self) -> pytest.TerminalReporter:

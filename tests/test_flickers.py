@@ -52,6 +52,7 @@ ENVIRONMENT = {
     "PYTHONPATH": str(ROOT),
     "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     "PYTEST_PLUGINS": "xdist.plugin",
+    "GITHUB_ACTIONS": "true",
 }
 
 
@@ -91,6 +92,8 @@ def test_what_flickers_is_named_in_the_closing_lines_and_fails_no_run(tmp_path: 
     assert (status, closing(lines)) == (0, "1 passed, 2 flickered")
     assert named_as_flickers(lines) == ["test_that_flickers_1", "test_that_ends_badly_2"]
     assert [line for line in lines if line.startswith("E ") and line.endswith("ValueError: bad luck")]
+    warnings = [line for line in lines if line.startswith("::warning title=FLICKER::")]
+    assert [line.split("::")[3].split()[0] for line in warnings] == named_as_flickers(lines)
 
 
 def test_what_fails_again_fails_the_run_beside_what_flickers(tmp_path: Path) -> None:
