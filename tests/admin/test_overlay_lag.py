@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.live_node import OverlayNodes, live_node
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark import admin, sync
 from tidemark.admin import SubscriptionLag
-
-
-def eventually(what: Callable[[], bool]) -> None:
-    """Wait until it holds."""
-    end = time.monotonic() + PATIENCE_SECONDS
-    while not what():
-        assert time.monotonic() < end, "it never came to hold"
-        time.sleep(0.02)
 
 
 def owed(url: str) -> dict[str, tuple[str | None, int, bool]]:
@@ -60,7 +50,7 @@ def test_what_is_owed_is_counted_after_a_restart_and_with_a_changed_selector(tmp
             tm.create_topic("t", "[n: int]")
             with tm.subscribe("t", where="n > 4", durable="s") as sub:
                 tm.publish_many("t", [{"n": n} for n in range(10)])
-                sub.next(5.0)
+                sub.next(PATIENCE_SECONDS)
             with tm.subscribe("t", where="n > 8", durable="s", ack="client"):
                 tm.publish_many("t", [{"n": n} for n in range(10)])
             expected = {"s": ("tidemark", 4 + 1, True)}

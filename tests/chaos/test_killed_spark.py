@@ -14,13 +14,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from time import monotonic, sleep
 
 import pytest
 
 from tests.chaos.copying_query import BATCH_EVENTS, SCHEMA
 from tests.chaos.ledger_checks import assert_exact, started
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import eventually
 from tidemark import sync
 from tidemark.lab.processes.engines import local_cluster
 from tidemark.lab.processes.ledger import audit
@@ -30,8 +29,6 @@ from tidemark.lab.processes.process_harness import ManagedBroker, ManagedSubscri
 pytestmark = [pytest.mark.chaos, pytest.mark.spark]
 
 PROGRAM = Path(__file__).with_name("copying_query.py")
-#: Who looks more often takes from those it waits for.
-POLL_SECONDS = 0.2
 SIDES = ("even", "odd")
 
 
@@ -133,11 +130,11 @@ def copied(harness: ProcessHarness, batches: int) -> tuple[ManagedBroker, Manage
 
 
 def wait_for_copies(reader: ManagedSubscriber, batches: int, of: Query) -> None:
-    deadline = monotonic() + PATIENCE_SECONDS
-    while (found := reader.consumed) < batches * BATCH_EVENTS:
-        assert monotonic() < deadline, f"only {found} copies: {of.last_line}"
+    def is_done() -> bool:
         assert of.is_running, of.last_line
-        sleep(POLL_SECONDS)
+        return reader.consumed >= batches * BATCH_EVENTS
+
+    eventually(is_done, lambda: f"only {reader.consumed} copies: {of.last_line}")
 
 
 def test_a_driver_an_executor_and_the_broker_that_are_killed_lose_and_repeat_nothing(

@@ -6,8 +6,7 @@ import json
 import os
 import re
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from click.testing import CliRunner
 
 from tests.cli.live_broker import Spoken, Tidemark, running_broker
 from tests.ports import free_ports
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import eventually
 from tidemark.admin import connection
 from tidemark.cli import main
 from tidemark.ticks import CheckpointToken
@@ -299,12 +298,6 @@ def test_a_mistake_in_a_selector_points_at_it(tidemark: Tidemark) -> None:
     said = tidemark("sub", "m.selector", "--where", "prize > 1", code=1)
     assert "did you mean" in said
     assert "^" in said
-
-
-def eventually(is_so: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not is_so():
-        assert time.monotonic() < until
 
 
 def checked(tidemark: Tidemark) -> str:

@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,18 +19,11 @@ from click.testing import CliRunner
 
 from tests.cli.live_broker import Spoken, Tidemark
 from tests.ports import free_ports
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark.cli import main
 from tidemark.node.config.settings import Config
 from tidemark.node.config.units import HostPort
 from tidemark.node.process import archiving, process
-
-
-def eventually(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 class _StartedNode:

@@ -9,7 +9,7 @@ from typing import Any
 
 import tidemark
 from tests.client.fake_broker import FIRST_TICK, FakeBroker
-from tests.waiting import bounded
+from tests.waiting import PATIENCE_SECONDS, bounded
 from tidemark.ticks import CheckpointToken
 
 #: Before everything.
@@ -43,7 +43,7 @@ async def numbers(sub: tidemark.Subscription[object], count: int) -> list[int]:
     """The field `n` of that many events."""
     found: list[int] = []
     while len(found) < count:
-        event = await sub.next(10)
+        event = await sub.next(PATIENCE_SECONDS)
         assert isinstance(event, tidemark.Event), event
         found.append(event["n"])
     return found

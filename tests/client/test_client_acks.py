@@ -59,7 +59,7 @@ async def test_an_application_acknowledges_itself_and_may_wait_for_the_disk(
     async with tm.subscribe("t", durable="d", ack="client") as sub:
         await publish(tm, 0, 4)
         ticks = broker.events["p1"][0].ticks.tolist()
-        first = await sub.next(5)
+        first = await anext(sub)
         await numbers(sub, 2)
         await sub.ack(first, sync=True)
         assert broker.subscribers["d"].acked["p1"] == ticks[0]

@@ -54,7 +54,7 @@ async def test_a_subscription_that_is_not_durable_tells_what_it_missed() -> None
         # What had arrived is not lost with the connection.
         assert await numbers(sub, 2) == [1, 2]
         # The gap is told at once: nothing may ever be published again.
-        gap = await sub.next(5)
+        gap = await sub.next(PATIENCE_SECONDS)
         assert gap == tidemark.Gap("p1", upto, missed, "reconnected", sub.checkpoint)
         await publish(tm, 4, 5)
         assert await numbers(sub, 1) == [4]

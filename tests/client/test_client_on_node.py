@@ -11,7 +11,7 @@ import pytest
 
 import tidemark
 from tests.live_node import config_at
-from tests.waiting import bounded
+from tests.waiting import PATIENCE_SECONDS, bounded
 from tidemark.message import BatchBuilder, Schema, Shape
 from tidemark.node.node import Node
 from tidemark.ticks import CheckpointToken
@@ -44,7 +44,7 @@ async def test_what_is_published_comes_to_those_who_want_it(tmp_path: Path) -> N
             ticks = await tm.publish_many(
                 "trades", [{"symbol": "ACME", "price": float(n)} for n in range(20)]
             )
-            got = [await sub.next(5) for _ in range(9)]
+            got = [await sub.next(PATIENCE_SECONDS) for _ in range(9)]
             assert [each.tick for each in got if isinstance(each, tidemark.Event)] == ticks[11:]
         with pytest.raises(tidemark.RefusedError, match="price") as caught:
             await tm.subscribe("trades", where="prize > 10")
@@ -71,7 +71,7 @@ async def test_a_shape_that_was_added_to_an_open_topic_is_there_for_selectors_an
                 builder.add(Shape("notes", schema.fingerprint), schema.encode({"price": price}))
             await tm.publish_batch(builder.build())
             await tm.publish("notes", {"price": 12.0, "note": "another shape"})
-            got = [await sub.next(5) for _ in range(2)]
+            got = [await sub.next(PATIENCE_SECONDS) for _ in range(2)]
             assert [each["price"] for each in got if isinstance(each, tidemark.Event)] == [11.0, 12.0]
         with pytest.raises(tidemark.RefusedError, match="has events that do not fit this schema"):
             await tm.create_topic("notes", "[price: long]")

@@ -10,7 +10,7 @@ import pytest
 import tidemark
 from tests.client.connected import connected
 from tests.client.fake_broker import FakeBroker
-from tests.waiting import bounded, until
+from tests.waiting import PATIENCE_SECONDS, bounded, until
 from tidemark.client.client import Client
 from tidemark.client.publishing import publisher as publisher_module
 from tidemark.errors import ClientError, EncodeError, RefusedError, SchemaError
@@ -78,7 +78,7 @@ async def test_a_topic_that_nobody_declared_becomes_open_and_each_shape_is_decla
     assert len(broker.topics["notes"].schemas) == 3
     assert len(broker.of(Topic)) == 3
     async with tm.subscribe("notes", durable="d", checkpoint=tidemark.CheckpointToken({"p1": 1})) as sub:
-        got = [await sub.next(5) for _ in values]
+        got = [await sub.next(PATIENCE_SECONDS) for _ in values]
         assert [event.value for event in got if isinstance(event, tidemark.Event)] == values
 
 

@@ -13,7 +13,7 @@ import pytest
 import tidemark
 from tests.client.connected import numbers, publish
 from tests.live_node import HandClock, config_at
-from tests.waiting import bounded, until
+from tests.waiting import PATIENCE_SECONDS, bounded, until
 from tidemark.client.connecting.push_link import PushLink
 from tidemark.errors import ConfigError
 from tidemark.node import server as server_module
@@ -195,7 +195,7 @@ async def test_the_blocking_client_is_called_too(tmp_path: Path) -> None:
     def listening() -> list[int]:
         with tidemark.sync.listen(url, lease=5) as push, push.subscribe("t", durable="d") as sub:
             is_open.set()
-            got = [sub.next(10) for _ in range(3)]
+            got = [sub.next(PATIENCE_SECONDS) for _ in range(3)]
             return [each["n"] for each in got if isinstance(each, tidemark.Event)]
 
     async with tidemark.connect(url) as tm:

@@ -11,7 +11,7 @@ import pytest
 import tidemark
 from tests.client.connected import START, connected, declare, numbers, publish
 from tests.client.fake_broker import FIRST_TICK, FakeBroker
-from tests.waiting import bounded, until
+from tests.waiting import PATIENCE_SECONDS, bounded, until
 from tidemark.client.client import Client
 from tidemark.errors import ClientError, RefusedError
 from tidemark.message import BatchBuilder, Schema, Shape
@@ -26,7 +26,7 @@ async def test_an_event_has_its_fields_and_where_it_stands(broker: FakeBroker, t
     await tm.create_topic("trades", "[symbol: string, price: double, note: string?]")
     async with tm.subscribe("trades", where="price > 10", durable="audit", checkpoint=None) as sub:
         tick = await tm.publish("trades", {"symbol": "ACME", "price": 10.5, "note": None}, key="k")
-        event = await sub.next(5)
+        event = await sub.next(PATIENCE_SECONDS)
         assert isinstance(event, tidemark.Event)
         assert (event.topic, event.pubend, event.tick, event.key) == ("trades", "p1", tick, b"k")
         assert event.value == {"symbol": "ACME", "price": 10.5, "note": None}
@@ -50,13 +50,13 @@ async def test_an_event_that_cannot_be_decoded_is_a_gap(broker: FakeBroker, tm: 
         for text in (b"one", b"t\xffo", b"three"):
             builder.add(Shape("t", schema.fingerprint), schema.encode({"text": "xxx"})[:-3] + text[:3])
         last = broker.append("p1", builder.build())
-        first = await sub.next(5)
+        first = await sub.next(PATIENCE_SECONDS)
         assert isinstance(first, tidemark.Event)
         assert first["text"] == "one"
-        gap = await sub.next(5)
+        gap = await sub.next(PATIENCE_SECONDS)
         assert isinstance(gap, tidemark.Gap)
         assert (gap.reason, gap.base, gap.upto) == ("damaged", last - 2, last - 1)
-        third = await sub.next(5)
+        third = await sub.next(PATIENCE_SECONDS)
         assert isinstance(third, tidemark.Event)
         assert third["text"] == "thr"
 
@@ -129,7 +129,7 @@ async def test_unknown_schemas_are_asked_for_before_events_are_handed_out() -> N
         assert await numbers(sub, 1) == [1]
         await one.create_topic("a", "[n: int, more: string?]")
         await one.publish("a", {"n": 2, "more": "x"})
-        event = await sub.next(5)
+        event = await sub.next(PATIENCE_SECONDS)
         assert isinstance(event, tidemark.Event)
         assert event.value == {"n": 2, "more": "x"}
         assert len(broker.of(Describe)) == 2
@@ -151,7 +151,7 @@ async def test_a_gap_is_told_and_a_token_passes_it(broker: FakeBroker, tm: Clien
     await publish(tm, 0, 3)
     broker.lost["p1"] = upto = int(broker.events["p1"][0].ticks[1])
     async with tm.subscribe("t", durable="d", checkpoint=START, gaps=True) as sub:
-        gap = await sub.next(5)
+        gap = await sub.next(PATIENCE_SECONDS)
         assert gap == tidemark.Gap("p1", FIRST_TICK, upto, "released", CheckpointToken({"p1": upto}))
         assert await numbers(sub, 1) == [2]
 

@@ -13,6 +13,7 @@ import pytest
 import tidemark
 from tests.client.connected import START, connected, declare, publish
 from tests.client.fake_broker import FIRST_TICK, FakeBroker
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import CheckpointToken, Client, sync
 
 
@@ -21,7 +22,7 @@ async def first(tm: Client, value: dict[str, Any], schema: str | None = None) ->
     await tm.create_topic("m", schema)
     async with tm.subscribe("m") as sub:
         await tm.publish("m", value, key="k1", priority=7)
-        event = await sub.next(10)
+        event = await sub.next(PATIENCE_SECONDS)
         assert event is not None
         return event
 
@@ -47,7 +48,7 @@ async def test_two_events_are_equal_if_they_are_the_same_event(tm: Client) -> No
     await declare(tm)
     async with tm.subscribe("t") as sub:
         await tm.publish_many("t", [{"n": 1}, {"n": 1}])
-        one, two = await sub.next(10), await sub.next(10)
+        one, two = await sub.next(PATIENCE_SECONDS), await sub.next(PATIENCE_SECONDS)
         assert one != two
         assert dict(one or {}) == dict(two or {})
         assert len({one, two, pickle.loads(pickle.dumps(one))}) == 2
@@ -89,7 +90,7 @@ async def test_a_pickled_event_of_an_open_topic_knows_the_fields_of_other_shapes
     async with tm.subscribe("m") as sub:
         await tm.publish("m", {"a": 1})
         await tm.publish("m", {"b": 2})
-        events = [await sub.next(10), await sub.next(10)]
+        events = [await sub.next(PATIENCE_SECONDS), await sub.next(PATIENCE_SECONDS)]
         assert [event["b"] for event in events if event] == [None, 2]
         assert [event["b"] for event in pickle.loads(pickle.dumps(events))] == [None, 2]
 
@@ -112,12 +113,15 @@ async def test_events_are_handed_out_as_instances_of_a_dataclass(tm: Client) -> 
     async with tm.subscribe("trades", into=Trade, durable="d") as sub:
         await tm.publish("trades", Trade("ACME", 10.5))
         await tm.publish("trades", Trade("EMCA", 11.5, "late"))
-        assert [await sub.next(10), await sub.next(10)] == [Trade("ACME", 10.5), Trade("EMCA", 11.5, "late")]
+        assert [await sub.next(PATIENCE_SECONDS), await sub.next(PATIENCE_SECONDS)] == [
+            Trade("ACME", 10.5),
+            Trade("EMCA", 11.5, "late"),
+        ]
     async with tm.subscribe("trades", into=Other) as misread:
         await tm.publish_many("trades", [Trade("ACME", 10.5), Trade("ACME", 11.5)])
         for _ in range(2):
             with pytest.raises(tidemark.DecodeError, match="volume"):
-                await misread.next(10)
+                await misread.next(PATIENCE_SECONDS)
 
 
 @connected
@@ -223,7 +227,7 @@ async def test_a_transaction_acknowledges_an_event(broker: FakeBroker, tm: Clien
     await declare(tm)
     async with tm.subscribe("t", durable="d", ack="transacted") as sub:
         await publish(tm, 0, 3)
-        one, two = await sub.next(10), await sub.next(10)
+        one, two = await sub.next(PATIENCE_SECONDS), await sub.next(PATIENCE_SECONDS)
         assert one is not None
         assert two is not None
         async with tm.transaction() as tx:

@@ -9,7 +9,7 @@ import pytest
 
 import tidemark
 from tests.live_node import LiveNode, live_node
-from tests.waiting import bounded
+from tests.waiting import PATIENCE_SECONDS, bounded
 from tidemark import sync
 
 
@@ -43,7 +43,7 @@ def test_the_past_is_replayed_without_a_name_and_what_comes_follows_without_a_se
             found += [event["n"] for _, event in zip(range(300), sub, strict=False)]
             assert found == list(range(100, 700))
         with tm.subscribe("t", where="n >= 100", start="earliest") as sub:
-            first = sub.next(5)
+            first = sub.next(PATIENCE_SECONDS)
             assert first is not None
             assert first["n"] == 100, "each time anew"
         names = [each["name"] for each in tm.ask("subscriptions")]
@@ -59,10 +59,10 @@ async def test_a_replay_goes_on_after_a_break_without_loss_or_repetition(tmp_pat
             tidemark.connect(node.url) as tm,
             tm.subscribe("t", start="earliest", window_bytes_max=1_000) as sub,
         ):
-            found = [event["n"] for event in [await sub.next(5) for _ in range(150)] if event]
+            found = [event["n"] for event in [await sub.next(PATIENCE_SECONDS) for _ in range(150)] if event]
             assert tm._link._connection is not None
             tm._link._connection.close(tidemark.NotConnectedError("cut"))
-            found += [event["n"] for event in [await sub.next(5) for _ in range(150)] if event]
+            found += [event["n"] for event in [await sub.next(PATIENCE_SECONDS) for _ in range(150)] if event]
         assert found == list(range(300))
 
 
@@ -75,11 +75,11 @@ def test_a_selector_that_does_not_fit_the_topic_when_that_comes_is_told(node: Li
     ):
         other.create_topic("late", "[price: double]")
         other.publish("late", {"price": 7.0})
-        found = right.next(5)
+        found = right.next(PATIENCE_SECONDS)
         assert found is not None
         assert found["price"] == 7.0
         with pytest.raises(tidemark.RefusedError, match="did you mean `price`"):
-            sub.next(5)
+            sub.next(PATIENCE_SECONDS)
 
 
 def test_an_open_topic_is_declared_once_its_shapes_fit_and_stays_so(tmp_path: Path) -> None:

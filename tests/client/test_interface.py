@@ -15,6 +15,7 @@ import pytest
 import tidemark
 from tests.client.connected import connected, declare, publish
 from tests.client.fake_broker import FakeBroker
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import queue, sync
 
 CLIENT = {
@@ -67,7 +68,7 @@ async def test_objects_of_the_client_show_no_more_than_their_classes(tm: tidemar
     await declare(tm)
     async with tm.subscribe("t", durable="d") as sub:
         await publish(tm, 0, 4)
-        event = await sub.next(10)
+        event = await sub.next(PATIENCE_SECONDS)
         batch = await anext(sub.batches())
         for made in (tm, sub, tm.transaction(), event, batch):
             assert public(made) == INTERFACE[type(made)]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from tests.client.fake_broker import FakeBroker
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark.wire.frames import Publish
 
 #: Whoever started the tests may have had interrupts ignored. That something was slow is no news here.
@@ -118,10 +117,7 @@ def test_an_interrupt_while_it_closes_ends_the_wait_and_leaves_nothing_behind(br
     tm.close(60)
 """
     with program(text, broker) as process:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not broker.of(Publish):
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
+        eventually(lambda: broker.of(Publish))
         process.send_signal(signal.SIGINT)
         assert process.stdout is not None
         assert process.stdout.readline() == "closes\n"

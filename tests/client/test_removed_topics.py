@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.live_node import LiveNode, live_node
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.errors import RefusedError
 
@@ -98,6 +99,6 @@ def test_removals_survive_the_broker(tmp_path: Path) -> None:
             tm.publish("t", {"n": 2})
         tm.publish("u", {"n": "two"})
         with tm.subscribe("t", durable="late") as sub:
-            found = sub.next(10)
+            found = sub.next(PATIENCE_SECONDS)
             assert found is not None
             assert found["n"] == 1

@@ -12,7 +12,7 @@ import pytest
 
 from tests.console.live_console import LiveConsole, live_console
 from tests.live_node import LiveNode, live_node
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark import sync
 from tidemark.client.plain_events import event_object
 
@@ -116,7 +116,7 @@ def test_the_trace_context_of_a_sampled_request_goes_with_its_events(
     assert [event_object(event).get("traceparent") for event in events] == [sampled, None, None]
     by_name = f"_publisher = '{events[0].publisher}'"
     with sync.connect(node.url) as tm, tm.subscribe("traced", where=by_name, start="earliest") as sub:
-        assert sub.next(600.0) == events[0]
+        assert sub.next(PATIENCE_SECONDS) == events[0]
 
 
 def test_nothing_of_a_request_is_published_if_one_event_cannot_be(

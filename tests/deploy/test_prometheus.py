@@ -14,7 +14,7 @@ import yaml
 from tests.deploy.alert_cases import CASES
 from tests.deploy.prometheus import DEPLOY, IS_THERE, RULES, WHY_NOT, promtool, watching
 from tests.live_node import OverlayNodes, live_node
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark import sync
 from tidemark.wire.answers import REPORT_ENGINE, EngineStatus
 
@@ -104,7 +104,7 @@ def test_a_prometheus_that_scrapes_an_overlay_has_data_for_all_of_the_dashboard_
             with reader.subscribe("t", where="n > 0") as sub:
                 eventually(lambda: {"east", "west"} <= set(sub.checkpoint))
                 publisher.publish("t", {"n": 1})
-                assert sub.next(600.0) is not None
+                assert sub.next(PATIENCE_SECONDS) is not None
             eventually(lambda: len(prometheus.query("tidemark_events_delivered_total > 0")) == 1)
             eventually(lambda: prometheus.query('tidemark_lag_events{subscription="away"} == 1'))
             delivered = prometheus.query("sum by (instance) (tidemark_delivery_latency_seconds_count) > 0")

@@ -7,14 +7,14 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic, sleep
+from time import sleep
 
 import pytest
 
 from tests.cli.live_broker import Spoken
 from tests.examples.programs import EXAMPLES, broker, run, started
 from tests.ports import free_ports
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark import sync
 
 LINES_MAX = 60
@@ -57,14 +57,9 @@ def test_publish_and_subscribe(url: str, tmp_path: Path) -> None:
 def test_totals_in_a_database_are_right_although_the_program_is_killed(url: str, tmp_path: Path) -> None:
     totals = tmp_path / "totals.db"
 
-    def reached(qty: int) -> None:
-        deadline = monotonic() + PATIENCE_SECONDS
-        while monotonic() < deadline:
-            with sqlite3.connect(totals) as database:
-                if database.execute("SELECT symbol, qty FROM totals").fetchall() == [("ACME", qty)]:
-                    return
-            sleep(0.05)
-        raise AssertionError(f"the total is not {qty}")
+    def total() -> list[tuple[str, int]]:
+        with sqlite3.connect(totals) as database:
+            return database.execute("SELECT symbol, qty FROM totals").fetchall()
 
     with sync.connect(url) as tm:
         tm.create_topic("trades", TRADE)
@@ -75,7 +70,7 @@ def test_totals_in_a_database_are_right_although_the_program_is_killed(url: str,
                 if kills < 2:
                     sleep(0.02)  # and then it is killed, somewhere in the middle
                 else:
-                    reached(120)
+                    eventually(lambda: total() == [("ACME", 120)], total)
 
 
 def test_a_queue_bills_every_order_once_however_often_it_is_started(url: str, tmp_path: Path) -> None:
@@ -94,10 +89,7 @@ def test_a_subscriber_is_called_for_events_that_come_while_it_is_parked(url: str
     with started("listen.py", url, directory=tmp_path) as program, sync.connect(url) as tm:
         assert program.line() == "waiting for alarms\n"
         for number in (1, 2, 3):
-            deadline = monotonic() + PATIENCE_SECONDS
-            while not is_parked(tm):
-                assert monotonic() < deadline
-                sleep(0.05)
+            eventually(lambda: is_parked(tm))
             tm.publish("alarms", {"text": f"smoke {number}"})
             assert program.line() == f"alarm {number}: smoke {number}\n"
         assert program.close() == 0

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 import pytest
 
 from tests.examples.programs import broker, loaded
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark import Event, sync
 from tidemark.spark.archive.state import load_state
 
@@ -27,10 +26,7 @@ def test_history_and_a_query_from_source_to_sink_read_archive_and_broker(spark: 
         tm.create_topic("trades", TRADE)
         tm.create_topic("amounts", "[symbol: string, amount: double]")
         publish(tm, 20)
-        deadline = monotonic() + PATIENCE_SECONDS
-        while load_state(archive).events < 20:
-            assert monotonic() < deadline
-            sleep(0.1)
+        eventually(lambda: load_state(archive).events >= 20)
         publish(tm, 20)
         assert loaded("spark_history.py").main(spark, url, str(archive)) == {"ACME": 18}
         with tm.subscribe("amounts", durable="amounts") as sub:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tidemark
 from tests.live_node import config_at
-from tests.waiting import bounded
+from tests.waiting import PATIENCE_SECONDS, bounded
 from tidemark.broker.effects import CommitTables, Effect
 from tidemark.node.node import Node
 from tidemark.persistence.store import Store
@@ -38,7 +38,7 @@ async def test_what_many_acknowledge_event_by_event_is_committed_together(tmp_pa
                 ready.release()
                 found = []
                 for _ in range(EVENTS):
-                    event = await sub.next(20)
+                    event = await sub.next(PATIENCE_SECONDS)
                     assert isinstance(event, tidemark.Event)
                     found.append(event["n"])
                 return found

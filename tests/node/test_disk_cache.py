@@ -7,7 +7,7 @@ from pathlib import Path
 import tidemark
 from tests.live_node import settings_at
 from tests.ports import free_ports
-from tests.waiting import bounded, until
+from tests.waiting import PATIENCE_SECONDS, bounded, until
 from tidemark.node.config.loading import load
 from tidemark.node.node import Node
 
@@ -48,7 +48,7 @@ async def test_many_that_catch_up_one_after_the_other_ask_the_pubend_once(tmp_pa
         asked: list[int] = []
         for name in names:
             async with tm.subscribe("trades", durable=name, gaps=True) as sub:
-                got = [await sub.next(20) for _ in range(EVENTS)]
+                got = [await sub.next(PATIENCE_SECONDS) for _ in range(EVENTS)]
                 assert [each["n"] for each in got if isinstance(each, tidemark.Event)] == list(range(EVENTS))
             asked.append(phb.runtime.broker.counters["nacks_received"])
         assert asked[1:] == [asked[0]] * (SUBSCRIBERS - 1)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import tidemark
 from tests.live_node import config_at
-from tests.waiting import bounded
+from tests.waiting import PATIENCE_SECONDS, bounded
 from tidemark.node.node import Node
 
 SUBSCRIBERS = 5
@@ -35,6 +35,6 @@ async def test_who_returns_gets_exactly_what_matched(tmp_path: Path) -> None:
             wanted = list(range(number, published, SUBSCRIBERS))
             where = f"kind = {number}"
             async with tm.subscribe("t", where=where, durable=f"s{number}", gaps=True) as sub:
-                got = [await sub.next(10) for _ in wanted]
+                got = [await sub.next(PATIENCE_SECONDS) for _ in wanted]
                 assert [each["n"] for each in got if isinstance(each, tidemark.Event)] == wanted
     await node.stop()

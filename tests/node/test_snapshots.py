@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import shutil
 from base64 import b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from tests.live_node import LiveNode, live_node
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark import sync
 from tidemark.admin.backups.make import back_up
 from tidemark.admin.backups.restore import check_backup, restore_backup
@@ -32,13 +31,6 @@ def node(tmp_path: Path) -> Iterator[LiveNode]:
 def tm(node: LiveNode) -> Iterator[sync.Client]:
     with sync.connect(node.url) as client:
         yield client
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    until = monotonic() + PATIENCE_SECONDS
-    while not is_so():
-        assert monotonic() < until
-        sleep(0.01)
 
 
 def publish(tm: sync.Client, count: int) -> None:
@@ -63,7 +55,7 @@ def test_a_snapshot_keeps_what_the_broker_lets_go_of(node: LiveNode, tm: sync.Cl
         publish(tm, 1)
         return [each for each in segments if not (log / Path(each.name).name).exists()]
 
-    wait_until(lambda: bool(gone()))
+    eventually(lambda: bool(gone()))
     segment = gone()[0]
     whole = b""
     while len(whole) < segment.bytes:
@@ -90,7 +82,7 @@ def test_one_snapshot_is_taken_at_a_time_and_one_that_nobody_reads_ends(
         first = tm.ask(SNAPSHOT)
         with pytest.raises(RefusedError, match="another backup is being made"):
             tm.ask(SNAPSHOT)
-        wait_until(lambda: not (tmp_path / "data/snapshot").exists())
+        eventually(lambda: not (tmp_path / "data/snapshot").exists())
     with pytest.raises(RefusedError, match="the snapshot is over"):
         tm.ask(SNAPSHOT_READ, snapshot=first.snapshot, file="log/volume", offset=0, bytes=10)
     second = tm.ask(SNAPSHOT)
@@ -137,7 +129,7 @@ def test_a_witness_on_another_disk_that_knows_more_does_not_keep_a_restored_brok
             publish(tm, 3)
             back_up(node.url, place)
             publish(tm, 2)
-            assert sub.next(timeout=10) is not None
+            assert sub.next(PATIENCE_SECONDS) is not None
         node.stop()
         shutil.rmtree(data)
         restore_backup(place, data)
@@ -151,5 +143,5 @@ def test_a_witness_on_another_disk_that_knows_more_does_not_keep_a_restored_brok
         assert not (data / "restored").exists()
         with sync.connect(node.url) as tm, tm.subscribe("t", durable="s", gaps=True) as sub:
             publish(tm, 1)
-            came = [sub.next(timeout=10) for _ in range(4)]
+            came = [sub.next(PATIENCE_SECONDS) for _ in range(4)]
         assert [type(each).__name__ for each in came] == ["Event", "Event", "Event", "Gap"]

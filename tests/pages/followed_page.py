@@ -13,12 +13,11 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, eventually
 
 PORT = "7676"
 STARTS = "tidemark up"
@@ -92,11 +91,12 @@ class FollowedPage:
                     stderr=subprocess.DEVNULL,
                 )
             )
-        until = time.monotonic() + PATIENCE_SECONDS
-        while "stop    Ctrl-C" not in (printed := output.read_text()):
-            assert time.monotonic() < until, printed
-            assert self._brokers[-1].poll() is None, printed
-            time.sleep(0.05)
+        ready = "stop    Ctrl-C"
+        eventually(
+            lambda: ready in output.read_text() or self._brokers[-1].poll() is not None, output.read_text
+        )
+        printed = output.read_text()
+        assert ready in printed, printed
         return printed
 
     def _environment(self) -> dict[str, str]:

@@ -9,13 +9,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 import pytest
 
 from tests.ports import free_ports
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark import sync
 from tidemark.errors import NotConnectedError
 
@@ -35,11 +34,8 @@ def up(command: list[str], environment: dict[str, str]) -> Iterator[None]:
     """What runs in a terminal of its own, from when it answers on."""
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     try:
-        deadline = monotonic() + PATIENCE_SECONDS
-        while not is_there(environment["TIDEMARK_BROKER"]):
-            assert process.poll() is None
-            assert monotonic() < deadline
-            sleep(0.1)
+        eventually(lambda: process.poll() is not None or is_there(environment["TIDEMARK_BROKER"]))
+        assert process.poll() is None
         yield
     finally:
         process.terminate()

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from tests.live_node import OverlayNodes, config_at, live_node
 from tests.node.monitoring.otlp_receiver import OtlpReceiver, Received, otlp_receiver
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark import sync
 from tidemark.errors import ConfigError, EncodeError
 from tidemark.message.batches.batch import BatchBuilder, Shape
@@ -53,7 +53,7 @@ def test_a_trace_goes_from_the_publisher_over_every_hop_to_the_subscriber(tmp_pa
                     with publishers.get_tracer("shop").start_as_current_span("checkout"):
                         shop.publish("orders", {"n": 5})
                     shop.publish("orders", {"n": 0}, traceparent=TRACEPARENT)
-                    event = sub.next(600.0)
+                    event = sub.next(PATIENCE_SECONDS)
                     assert event is not None
                     assert (event["n"], event.publisher.startswith("publisher-")) == (5, True)
                     assert " " not in event.publisher
@@ -84,7 +84,7 @@ def test_a_trace_goes_from_the_publisher_over_every_hop_to_the_subscriber(tmp_pa
                 )
                 # The subscriber comes back and has acknowledged nothing: a catchup stream tells it again.
                 with billing.subscribe("orders", where="n > 1", durable="bills", ack="client") as sub:
-                    assert sub.next(600.0) == event
+                    assert sub.next(PATIENCE_SECONDS) == event
                 assert came(receiver, "catch up to bills").parent == publish.span
         finally:
             nodes.close()
@@ -112,7 +112,7 @@ def test_an_event_that_is_not_sampled_carries_nothing_and_makes_no_spans(tmp_pat
             tm.create_topic("t", "[n: int]")
             with tm.subscribe("t") as sub:
                 tm.publish_many("t", [{"n": 1}])
-                event = sub.next(600.0)
+                event = sub.next(PATIENCE_SECONDS)
                 assert event is not None
                 assert event.traceparent is None
                 with pytest.raises(EncodeError, match="is not int"):

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from tests.live_node import live_node
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark import sync
 
 
@@ -24,7 +24,7 @@ def test_the_latency_of_every_wanted_event_is_counted_once_and_what_nobody_wants
         with tm.subscribe("t", where="n < 5") as small, tm.subscribe("t", where="n < 3 OR n = 8") as few:
             eventually(lambda: small.checkpoint and few.checkpoint)
             tm.publish_many("t", [{"n": n} for n in range(10)])
-            assert [small.next(600.0)["n"] for _ in range(5)] == [0, 1, 2, 3, 4]  # type: ignore[index]
+            assert [small.next(PATIENCE_SECONDS)["n"] for _ in range(5)] == [0, 1, 2, 3, 4]  # type: ignore[index]
             page = node.metrics()
         assert count(page, "delivery_latency_seconds") == 6
         assert count(page, "matching_seconds") == 1

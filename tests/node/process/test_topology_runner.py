@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.node.process.test_supervised_process import Clock, eventually, python
+from tests.node.process.test_supervised_process import Clock, python
+from tests.waiting import eventually
 from tidemark.node.process import topology_runner
 from tidemark.node.process.process import NOT_STARTED
 from tidemark.node.process.topology_runner import (

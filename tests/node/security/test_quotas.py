@@ -41,7 +41,7 @@ def test_a_connection_too_many_is_told_which_quota_it_is_over(tmp_path: Path) ->
                     f"tidemark://{node.address}",
                     user="alice",
                     password=PASSWORDS["alice"],
-                    connect_timeout=0.5,
+                    connect_timeout=5.0,
                 )
             assert await first.ask("topics") == []
             async with client_of(node, "bob"):

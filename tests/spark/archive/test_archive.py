@@ -12,7 +12,7 @@ import pytest
 
 from tests.live_node import LiveNode, live_node
 from tests.spark.archive.on_disk import table_directory
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import eventually
 from tidemark import sync
 from tidemark.errors import DamagedError, DirectoryLockedError, UnknownFormatError
 from tidemark.message.batches.batch import EventBatch
@@ -115,10 +115,7 @@ def test_a_pubend_lets_go_what_is_archived_and_nothing_before(
     assert (tm.ask("pubends")[0]["lost"] or TICK_MIN) < ticks[0]
     with Archive(node.url, tmp_path / "archive") as archive:
         archive.round()
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while (tm.ask("pubends")[0]["lost"] or TICK_MIN) < ticks[-1]:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    eventually(lambda: (tm.ask("pubends")[0]["lost"] or TICK_MIN) >= ticks[-1])
     assert events_in(tmp_path / "archive") == ticks
 
 
@@ -301,10 +298,7 @@ def test_what_was_gone_before_it_was_archived_is_a_gap(tmp_path: Path) -> None:
         tm.create_topic("trades.us", TRADE)
         gone = tm.publish("trades.us", {"symbol": "A", "price": 1.0, "qty": 1})
         assert gone is not None
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while (tm.ask("pubends")[0]["lost"] or TICK_MIN) < gone:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        eventually(lambda: (tm.ask("pubends")[0]["lost"] or TICK_MIN) >= gone)
         tm.subscribe("trades.us", durable="holds").close()
         kept = tm.publish("trades.us", {"symbol": "B", "price": 1.0, "qty": 1})
         assert kept is not None

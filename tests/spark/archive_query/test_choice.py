@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 
 from tests.live_node import live_node
 from tests.spark.archive.small_archive import batch_of
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark import sync
 from tidemark.errors import ConfigError, NotConnectedError, RefusedError
 from tidemark.spark.archive.plan import FetchTask
@@ -108,9 +107,9 @@ def test_the_engine_is_told_to_people_and_to_brokers(tmp_path: Path) -> None:
         assert told[0] == EngineStarted("light", "as configured", "local[1]", "")
         assert seen == ["light"]
         assert status(path, None).engine is None
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while 'tidemark_archive_engine{engine="light",' not in (page := metrics(tm.ask("status")["http"])):
-            assert time.monotonic() < deadline
+        address = tm.ask("status")["http"]
+        eventually(lambda: 'tidemark_archive_engine{engine="light",' in metrics(address))
+        page = metrics(address)
         assert "tidemark_archive_batch 1.0" in page
         assert "tidemark_archive_lag_seconds 0.0" in page
         with pytest.raises(RefusedError, match="characters"):

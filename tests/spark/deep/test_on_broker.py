@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -14,7 +13,7 @@ import pytest
 
 import tidemark
 from tests.live_node import LiveNode, live_node
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark import sync
 from tidemark.node import node as node_module
 from tidemark.spark.archive.archive import Archive
@@ -53,19 +52,12 @@ class World:
         while self.archive.round() is not None:
             pass
         last = self.published[-1][1]
-        until(lambda: self.lost > last - (last - self.published[0][1]) // 2)
+        eventually(lambda: self.lost > last - (last - self.published[0][1]) // 2)
 
     @property
     def lost(self) -> int:
         lost = self.tm.ask("pubends")[0]["lost"]
         return TICK_MIN if lost is None else int(lost)
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @contextmanager
@@ -123,7 +115,7 @@ def test_those_who_return_and_those_who_start_in_the_past_are_healed_by_one_scan
                 for kind in range(5)
             }
             late = stack.enter_context(subscribe(at, "news.*", durable="late", start="earliest"))
-            until(lambda: at.tm.ask("metrics")["recalls_waiting"] == 6)
+            eventually(lambda: at.tm.ask("metrics")["recalls_waiting"] == 6)
             with serving(at) as service:
                 for kind, sub in back.items():
                     expected = wanted(at, kind)
@@ -210,13 +202,17 @@ def test_who_waits_for_a_pipeline_can_be_seen(tmp_path: Path, monkeypatch: pytes
         at.publish()
         at.archived()
         with subscribe(at, "news.>", durable="old") as sub:
-            until(lambda: at.tm.ask("subscription", name="old")["pubends"]["main"]["recall"] == "waiting")
-            until(lambda: any("no pipeline is connected" in each for each in at.tm.ask("status")["alarms"]))
+            eventually(
+                lambda: at.tm.ask("subscription", name="old")["pubends"]["main"]["recall"] == "waiting"
+            )
+            eventually(
+                lambda: any("no pipeline is connected" in each for each in at.tm.ask("status")["alarms"])
+            )
             assert at.tm.ask("metrics")["pipelines"] == 0
             with serving(at):
                 assert read(sub, at.published[-1][0]) == (wanted(at), [])
                 assert at.tm.ask("metrics")["pipelines"] == 1
-            until(lambda: not at.tm.ask("status")["alarms"])
+            eventually(lambda: not at.tm.ask("status")["alarms"])
 
 
 @pytest.mark.spark
@@ -244,7 +240,7 @@ def test_a_scan_on_spark_gives_what_one_in_this_process_gives(
                 kind: stack.enter_context(subscribe(at, "news.>", f"kind = {kind}", durable=f"old{kind}"))
                 for kind in range(3)
             }
-            until(lambda: at.tm.ask("metrics")["recalls_waiting"] == 3)
+            eventually(lambda: at.tm.ask("metrics")["recalls_waiting"] == 3)
             stack.enter_context(serving(at, sessions=sessions))
             for kind, sub in back.items():
                 expected = wanted(at, kind)

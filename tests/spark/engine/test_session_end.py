@@ -21,10 +21,10 @@ for kind in ("", "bundled"):
     os.environ["TIDEMARK_JAVA"] = kind
     made = session(master="local[1]")
     java = SparkContext._gateway.proc
-    table = f"{sys.argv[1]}/table{kind}"
-    assert made.sparkContext.parallelize(range(100), 2).count() == 100
-    made.range(10).write.parquet(table)
-    assert made.read.parquet(table).count() == 10
+    assert made.range(10).count() == 10
+    if kind:
+        made.range(10).write.parquet(f"{sys.argv[1]}/table")
+        assert made.read.parquet(f"{sys.argv[1]}/table").count() == 10
     version = made._jvm.java.lang.System.getProperty("java.version")
     end(made)
     assert java.poll() is not None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import re
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tests.live_node import LiveNode, live_node
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import eventually
 from tidemark import sync
 from tidemark.errors import ConfigError, EventsLostError, NotConnectedError, SelectorError
 from tidemark.message.batches.batch import EventBatch
@@ -192,10 +191,7 @@ def test_starts_at_a_token_a_time_and_the_latest(node: LiveNode, tm: sync.Client
 def let_go(tm: sync.Client, upto: int) -> None:
     """Report all events up to a tick as archived, and wait until the broker has released them."""
     tm.ask("archived", token=CheckpointToken({"main": upto}).text())
-    until = time.monotonic() + PATIENCE_SECONDS
-    while (tm.ask("pubends")[0]["lost"] or TICK_MIN) < upto:
-        assert time.monotonic() < until, "the broker does not let go"
-        time.sleep(0.02)
+    eventually(lambda: (tm.ask("pubends")[0]["lost"] or TICK_MIN) >= upto)
 
 
 def test_a_gap_stops_a_read_or_is_a_row_of_it(node: LiveNode, tm: sync.Client) -> None:

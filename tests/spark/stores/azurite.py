@@ -13,7 +13,6 @@ import http.client
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.utils import formatdate
@@ -22,7 +21,7 @@ from threading import Thread
 from urllib.parse import parse_qs, urlsplit
 
 from tests.ports import free_ports
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, eventually
 
 COMMAND = "azurite-blob"
 CONTAINER = "container"
@@ -45,11 +44,8 @@ def azurite() -> Iterator[dict[str, str]]:
     command = [COMMAND, "--blobHost", "127.0.0.1", "--blobPort", str(port), *options]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not _put_container(port):
-            assert process.poll() is None, "the server has ended"
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        eventually(lambda: process.poll() is not None or _put_container(port))
+        assert process.poll() is None, "the server has ended"
         with _listing_as_azure_does(port) as before:
             yield {
                 "azure_storage_account_name": ACCOUNT,

@@ -6,13 +6,12 @@ import http.client
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.ports import free_ports
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, eventually
 
 BUCKET = "bucket"
 SECRET = "a-secret-that-nobody-may-see"
@@ -52,14 +51,11 @@ class S3Server:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        self._process = subprocess.Popen(
+        process = self._process = subprocess.Popen(
             self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=Path(__file__).parents[3]
         )
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not self._put_bucket():
-            assert self._process.poll() is None, "the server has ended"
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        eventually(lambda: process.poll() is not None or self._put_bucket())
+        assert process.poll() is None, "the server has ended"
 
     def kill(self) -> None:
         """End the server as a power failure would."""

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 
 from tests.live_node import live_node
 from tests.spark.stores.s3_servers import BUCKET, SECRET, S3Server, disk_server, options_at
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark import sync
 from tidemark.errors import StorageError
 from tidemark.lab.processes.engines import standalone
@@ -39,11 +38,11 @@ def options_file(path: Path, server: S3Server) -> Path:
 
 
 def wait_until(is_so: Callable[[], bool], archiver: Archiver) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not is_so():
+    def looked() -> bool:
         archiver.check()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+        return is_so()
+
+    eventually(looked)
 
 
 def state_of(folder: Folder) -> ArchiveState:
