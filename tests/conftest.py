@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import java_classes, schedule, security_on
+from tests import imports, java_classes, schedule, security_on
 
 #: A JVM that a test starts lives for seconds: without the optimising compiler and with the plain collector it
 #: takes about half the CPU. Every process that a test starts inherits the variable.
@@ -44,6 +44,7 @@ settings.load_profile("suite")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """With `--secure`, brokers have accounts and TLS, except where a test makes its own settings of that."""
     parser.addoption("--secure", action="store_true", help="brokers of tests have accounts and TLS")
+    parser.addoption("--long", action="store_true", help="run the tests that are marked long too")
     parser.addoption("--measure", action="store_true", help="write tests/seconds.json anew")
 
 
@@ -57,14 +58,23 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(schedule.Stopwatch())
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Before tests are collected, the workers of a whole run share what has to be compiled."""
+    imports.import_in_turns(session.config)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Where whole files are given to workers, the tests decide which worker gets which."""
     return schedule.Schedule(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Files that take long begin first; otherwise one of them would run alone at the end."""
+    if not config.getoption("--long"):
+        long = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
     items[:] = schedule.in_order(items)
     if not settings.get_current_profile_name().startswith("thorough"):
         for item in items:

@@ -80,6 +80,7 @@ listen = ""
     return path
 
 
+@pytest.mark.long
 def test_linked_brokers_survive_a_bad_link_and_a_killed_relay(
     harness: ProcessHarness, tmp_path: Path
 ) -> None:

@@ -81,6 +81,7 @@ def test_a_publisher_that_is_killed_publishes_nothing_twice(harness: ProcessHarn
     assert_exact(harness.settled(), 2 * EVENTS)
 
 
+@pytest.mark.long
 def test_what_a_publisher_never_learned_appears_once_or_not_at_all(harness: ProcessHarness) -> None:
     broker = started(harness)
     harness.subscriber("one", broker.url)

@@ -116,7 +116,9 @@ cells = ["{first}", "{second}"]
 """
 
 
-@pytest.mark.parametrize("which", ["with the log", "with the subscribers"])
+@pytest.mark.parametrize(
+    "which", ["with the log", pytest.param("with the subscribers", marks=pytest.mark.long)]
+)
 def test_a_broker_of_an_overlay_is_lost_and_its_neighbour_goes_on_with_it(
     which: str, harness: ProcessHarness
 ) -> None:

@@ -237,7 +237,7 @@ def test_every_system_says_when_it_acknowledges_and_how_events_are_chosen() -> N
     assert version_in("mosquitto version 2.0.11") == "2.0.11"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", [TIDEMARK, "Redis XREAD, not synced"])
 def test_a_system_that_is_installed_runs_every_workload_exactly(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

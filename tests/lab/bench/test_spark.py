@@ -30,9 +30,8 @@ def _little_effort(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_every_case_says_what_it_found_and_every_row_was_right(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.long
+def test_every_case_says_what_it_found_and_every_row_was_right(tmp_path: Path) -> None:
     out = StringIO()
     assert run("spark", json_output=True, quick=True, out=out) == 0
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
@@ -42,6 +41,12 @@ def test_every_case_says_what_it_found_and_every_row_was_right(
     assert sum(line["goal"] is not None for line in lines) >= 6
     assert not list(tmp_path.iterdir()), "a bench removes its files"
 
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_a_row_that_is_not_as_published_fails_the_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def more(*arguments: object) -> object:
         found = publish(*arguments)  # type: ignore[arg-type]
         return found._replace(checksums=found.checksums + 1)

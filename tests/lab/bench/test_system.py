@@ -56,6 +56,9 @@ TINY: dict[str, tuple[Any, Any]] = {
     "history": (history, history.HistoryEffort(20, (2_000, 4_000), 10)),
 }
 
+#: Benches that start more processes than the others do, which `./run long` runs.
+LONG = {"publish", "catchup", "hostile", "security", "workers"}
+
 
 @pytest.fixture(autouse=True)
 def _little_effort(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
@@ -67,7 +70,9 @@ def _little_effort(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in TINY]
+)
 def test_a_system_bench_says_what_it_found_and_every_subscriber_was_right(name: str) -> None:
     out = StringIO()
     assert run(name, json_output=True, quick=True, out=out) == 0

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark.node.process import supervised_process as module
 from tidemark.node.process.supervised_process import DELAY_SECONDS_MAX, LONG_LIFE_SECONDS, SupervisedProcess
 
@@ -27,13 +26,6 @@ class Clock:
 
 def python(text: str) -> list[str]:
     return [sys.executable, "-c", text]
-
-
-def eventually(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.fixture

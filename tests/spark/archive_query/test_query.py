@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.live_node import LiveNode, live_node
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import eventually
 from tidemark import sync
 from tidemark.errors import TidemarkError
 from tidemark.spark.archive import compaction
@@ -70,12 +69,12 @@ def rows_in(path: Path) -> list[Row]:
     ]
 
 
-def wait_for(is_so: Callable[[], bool], look: Callable[[], Any] = lambda: None) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline
+def wait_for(is_so: Callable[[], bool], look: Callable[[], object] = lambda: None) -> None:
+    def looked() -> bool:
         look()
-        time.sleep(0.02)
+        return is_so()
+
+    eventually(looked)
 
 
 def archived_by_spark(spark: Any, archive: Archive, url: str) -> None:
@@ -117,7 +116,12 @@ class CrashError(Exception):
     """The process ends here."""
 
 
-@pytest.mark.parametrize("where", ["_commit", "save", "_report"])
+LONG = pytest.mark.long
+
+
+@pytest.mark.parametrize(
+    "where", ["save", pytest.param("_commit", marks=LONG), pytest.param("_report", marks=LONG)]
+)
 def test_a_batch_that_spark_runs_again_doubles_and_loses_nothing(
     spark: Any, node: LiveNode, tm: sync.Client, tmp_path: Path, where: str
 ) -> None:

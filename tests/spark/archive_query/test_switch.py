@@ -6,9 +6,7 @@ import json
 import os
 import signal
 import threading
-import time
 import urllib.request
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ import pytest
 
 from tests.cli.live_broker import Spoken
 from tests.live_node import live_node
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark import sync
 from tidemark.lab.processes.engines import local_cluster
 from tidemark.lab.processes.process_harness import ProcessHarness
@@ -32,13 +30,6 @@ from tidemark.wire.answers import EngineStatus
 pytestmark = pytest.mark.spark
 
 SCHEMA = Schema.parse("[n: int, text: string]")
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def values_in(path: Path) -> list[tuple[int, dict[str, Any]]]:
@@ -78,19 +69,19 @@ def test_engines_that_are_killed_and_switched_under_load_leave_every_row_once(tm
                 archive.log = tmp_path / f"{turn}.log"
                 archive.start()
                 want = load_state(path).batch + 3
-                wait_until(lambda want=want: load_state(path).batch >= want)  # type: ignore[misc]
+                eventually(lambda want=want: load_state(path).batch >= want)  # type: ignore[misc]
                 archive.kill()
         finally:
             stop.set()
             load.join()
         archive = harness.archive(node.url, engine="light")
         archive.start()
-        wait_until(lambda: load_state(path).covered.get("main", TICK_MIN) >= published[-1][0])
+        eventually(lambda: load_state(path).covered.get("main", TICK_MIN) >= published[-1][0])
     assert values_in(path) == published
     assert dict(load_state(path).missing) == {}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_executor_that_is_killed_under_the_query_leaves_every_row_once(tmp_path: Path) -> None:
     published: list[tuple[int, dict[str, Any]]] = []
     with (
@@ -113,14 +104,14 @@ def test_an_executor_that_is_killed_under_the_query_leaves_every_row_once(tmp_pa
         archive = harness.archive(node.url, engine="spark", master=master)
         archive.start()
         publish()
-        wait_until(has_all)
+        eventually(has_all)
         killed = executors_under(archive.pid)[0]
         publish()
         os.kill(killed, signal.SIGKILL)
         publish()
-        wait_until(has_all)
-        wait_until(lambda: killed not in executors_under(archive.pid))
-        wait_until(lambda: len(executors_under(archive.pid)) == 2)
+        eventually(has_all)
+        eventually(lambda: killed not in executors_under(archive.pid))
+        eventually(lambda: len(executors_under(archive.pid)) == 2)
     assert values_in(path) == published
     assert dict(load_state(path).missing) == {}
 
@@ -155,8 +146,8 @@ def test_up_archives_by_a_query_whose_page_can_be_opened(tmp_path: Path) -> None
         with sync.connect(ready["url"]) as tm:
             tm.publish_many("t", [{"n": n} for n in range(10)])
             path = tmp_path / "data" / "archive"
-            wait_until(lambda: load_state(path).events == 10)
-            wait_until(lambda: (status(path, ready["url"]).engine or NOTHING).batch >= 1)
+            eventually(lambda: load_state(path).events == 10)
+            eventually(lambda: (status(path, ready["url"]).engine or NOTHING).batch >= 1)
         engine = status(path, ready["url"]).engine
         assert engine is not None
         assert (engine.engine, engine.master, engine.error) == ("spark", "local[2]", "")

@@ -1,6 +1,7 @@
 """The same jobs on every engine: only the master changes, or the address of a Spark Connect server.
 
-`tests/spark/stores/test_processes_in_s3.py` runs jobs on a standalone cluster of two workers.
+`tests/spark/stores/test_processes_in_s3.py` runs jobs on a standalone cluster of two workers, and
+`tests/chaos/test_killed_spark.py` a query on a cluster of local processes.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def test_in_one_process(spark: Any, node: LiveNode, tmp_path: Path, monkeypatch:
     assert run_jobs(spark, node.url, tmp_path) == expected()
 
 
+@pytest.mark.long
 def test_on_a_cluster_of_local_processes(node: LiveNode, tmp_path: Path) -> None:
     with local_cluster(workers=1, cores=2) as master:
         assert found_on(master, node, tmp_path) == expected()

@@ -1,0 +1,33 @@
+"""Each worker of a whole run begins to import the tests with another file.
+
+What has no bytecode yet is then compiled by the first worker that imports it, and not by all of them at once:
+pytest rewrites the assertions of every file of tests before it compiles that file, which takes long.
+"""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+
+def import_in_turns(config: pytest.Config) -> None:
+    """In a worker of a run without paths, import all files of tests that the run will collect.
+
+    A file that cannot be imported is imported again, and reported, when it is collected.
+    """
+    worker = getattr(config, "workerinput", None)
+    if worker is None or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    ignored = [Path(each).absolute() for each in config.getoption("ignore") or ()]
+    found = sorted(Path(__file__).parent.rglob("test_*.py"))
+    files = [each for each in found if not any(each.is_relative_to(path) for path in ignored)]
+    first = len(files) * int(worker["workerid"].removeprefix("gw")) // int(worker["workercount"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for file in files[first:] + files[:first]:
+            with suppress(Exception, pytest.skip.Exception):
+                import_module(".".join(file.relative_to(config.rootpath).with_suffix("").parts))
