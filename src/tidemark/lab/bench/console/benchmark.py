@@ -90,8 +90,9 @@ def _looking(
             else:
                 without.append(_phase(broker, neighbour, effort))
     cpu, more = mean(each.cpu for each in without), mean(each.cpu for each in beside)
-    differences = [after.cpu - before.cpu for before, after in zip(without, beside, strict=True)]
-    error = stdev(differences) / sqrt(len(differences)) if len(differences) > 1 else 0.0
+    pairs = list(zip(without, beside, strict=True))
+    _, error = _mean_and_error([after.cpu - before.cpu for before, after in pairs])
+    later, later_error = _mean_and_error([_p99([after]) - _p99([before]) for before, after in pairs])
     goal = Goal("<", COST_PERCENT)
     return [
         Measurement("nobody looks", "the broker's CPU", 100 * cpu, "% of a core"),
@@ -100,6 +101,8 @@ def _looking(
         Measurement("somebody looks", "standard error of what is added", 100 * error / cpu, "%"),
         Measurement("nobody looks", "delivered, p99", _p99(without), "ms"),
         Measurement("somebody looks", "delivered, p99", _p99(beside), "ms"),
+        Measurement("somebody looks", "added to the p99, phase by phase", later, "ms"),
+        Measurement("somebody looks", "standard error of what is added to the p99", later_error, "ms"),
     ]
 
 
@@ -118,6 +121,13 @@ def _crowd(
         Measurement(case, "delivered, p99", _p99([beside]), "ms"),
         Measurement(case, "the broker's CPU", 100 * beside.cpu, "% of a core"),
     ]
+
+
+def _mean_and_error(differences: list[float]) -> tuple[float, float]:
+    """The mean of what turns have added, and its standard error; 0 if there was one turn only."""
+    if len(differences) < 2:
+        return mean(differences), 0.0
+    return mean(differences), stdev(differences) / sqrt(len(differences))
 
 
 def _p99(phases: list[_Phase]) -> float:
