@@ -16,6 +16,7 @@ import uvicorn
 
 from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark.console.application import make_application
+from tidemark.console.http_limits import LimitedHttp
 from tidemark.console.options import ConsoleOptions
 
 
@@ -52,7 +53,9 @@ class LiveConsole:
         self.port = listening.getsockname()[1]
         application = make_application(ConsoleOptions(self._url, **self._options))
         self._server = uvicorn.Server(
-            uvicorn.Config(application, log_level="warning", lifespan="on", timeout_graceful_shutdown=1)
+            uvicorn.Config(
+                application, log_level="warning", lifespan="on", http=LimitedHttp, timeout_graceful_shutdown=1
+            )
         )
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._server.serve([listening])), daemon=True

@@ -41,6 +41,17 @@ def test_a_session_that_is_always_used_ends_after_eight_hours() -> None:
     assert sessions.find(cookie) is None
 
 
+def test_a_session_that_is_over_leaves_no_password_in_memory() -> None:
+    clock = HandClock()
+    sessions = Sessions(clock)
+    sessions.begin(Caller("ops", "secret"))
+    clock.now += SESSION_IDLE_SECONDS / 2
+    cookie, session = sessions.begin(Caller("alice", "secret"))
+    clock.now += SESSION_IDLE_SECONDS / 2 + 1
+    sessions.forget_ended()
+    assert sessions._sessions == {cookie: session}
+
+
 def test_a_form_is_of_one_session_only() -> None:
     sessions = Sessions(HandClock())
     _, mine = sessions.begin()

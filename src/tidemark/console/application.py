@@ -34,7 +34,7 @@ from tidemark.errors import TidemarkError
 
 #: status of an answer -> headers that say what to do
 _HINTS = {401: {"WWW-Authenticate": 'Basic realm="tidemark", Bearer'}, 503: {"Retry-After": "1"}}
-#: Connections that nobody uses are looked for so often.
+#: Connections that nobody uses, and sessions that are over, are looked for so often.
 TIDYING_SECONDS = 30.0
 
 
@@ -119,7 +119,7 @@ def make_application(options: ConsoleOptions) -> Starlette:
     @asynccontextmanager
     async def lifespan(application: Starlette) -> AsyncIterator[None]:
         del application
-        tasks = [asyncio.ensure_future(_tidy(connections)), asyncio.ensure_future(watches.run())]
+        tasks = [asyncio.ensure_future(_tidy(connections, sessions)), asyncio.ensure_future(watches.run())]
         try:
             yield
         finally:
@@ -140,9 +140,10 @@ def make_application(options: ConsoleOptions) -> Starlette:
     )
 
 
-async def _tidy(connections: Connections) -> None:
+async def _tidy(connections: Connections, sessions: Sessions) -> None:
     while True:
         await asyncio.sleep(TIDYING_SECONDS)
+        sessions.forget_ended()
         await connections.close_idle(asyncio.get_running_loop().time())
 
 

@@ -43,6 +43,14 @@ def is_loopback(host: str) -> bool:
     return host in _LOOPBACK or host.startswith("127.")
 
 
+def _name_of(host: str) -> str:
+    """Return the name in a header Host, without its port; "" if the header cannot be understood."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
 def _is_stream(path: str) -> bool:
     """Whether a path is that of a stream of events."""
     return path.startswith("/topics/") and path.endswith("/events")
@@ -84,7 +92,7 @@ class Guard:
     def _checked_origin(self, scope: Scope, headers: Headers) -> str | None:
         """Return the other site whose page asks, if it may; None for the console's own pages and programs."""
         host = headers.get("host", "")
-        name = urlsplit(f"//{host}").hostname or ""
+        name = _name_of(host)
         if self._names is not None and name not in self._names:
             raise ProblemError(
                 421,

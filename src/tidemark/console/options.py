@@ -8,6 +8,11 @@ from pathlib import Path
 LISTEN_DEFAULT = "127.0.0.1:7678"
 #: Bytes of one request's body.
 BODY_BYTES_MAX = 16 << 20
+#: Seconds within which a body has come whole.
+BODY_SECONDS = 300.0
+#: Bytes of the bodies that are in memory at the same time, without those of at most BODY_SMALL_BYTES each.
+BODIES_BYTES_MAX = 64 << 20
+BODY_SMALL_BYTES = 64 << 10
 #: Streams of events that are open at the same time, over all callers.
 STREAMS_MAX = 4_096
 #: Bytes of events that a broker may send ahead of what one stream's reader has taken.

@@ -11,6 +11,7 @@ import uvicorn
 
 from tidemark.console.application import make_application
 from tidemark.console.callers import forget_own_login
+from tidemark.console.http_limits import LimitedHttp
 from tidemark.console.options import STREAMS_MAX, ConsoleOptions
 from tidemark.errors import ConfigError
 from tidemark.node.config.settings import SecuritySection
@@ -42,6 +43,7 @@ def run_console(options: ConsoleOptions, ready: Callable[[str], None]) -> None:
             log_level="warning",
             server_header=False,
             lifespan="on",
+            http=LimitedHttp,
             ws_max_size=MESSAGE_BYTES_MAX,
             limit_concurrency=CONNECTIONS_MAX,
             timeout_graceful_shutdown=STOP_SECONDS,

@@ -46,12 +46,21 @@ class Sessions:
         session = self._sessions.get(cookie or "")
         if session is None:
             return None
-        now = self._clock()
-        if now - session.used > SESSION_IDLE_SECONDS or now - session.made > SESSION_SECONDS:
+        if self._is_over(session):
             self.end(cookie)
             return None
-        session.used = now
+        session.used = self._clock()
         return session
+
+    def forget_ended(self) -> None:
+        """Forget the sessions that are over, and the passwords in them."""
+        for cookie, session in list(self._sessions.items()):
+            if self._is_over(session):
+                self.end(cookie)
+
+    def _is_over(self, session: Session) -> bool:
+        now = self._clock()
+        return now - session.used > SESSION_IDLE_SECONDS or now - session.made > SESSION_SECONDS
 
     def begin(self, caller: Caller = ANYBODY) -> tuple[str, Session]:
         """Return the cookie of a new session, and the session."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Bytes of the values of a body, where it names each of them once and refers to it by number.
 VALUES_BYTES_MAX = 64 << 20
+#: Values of all columns and lists in one body: bits, and structures without fields, take next to no bytes.
+VALUES_MAX = 10_000_000
 #: Places of fields in the flatbuffers of Arrow's Message.fbs.
 _HEADER_TYPE, _HEADER = 1, 2
 _OF_DICTIONARY, _COMPRESSION = 1, 3
@@ -128,9 +130,12 @@ def _is_nested(pa: Any, kind: pa.DataType) -> bool:
 
 
 def _check_size(pa: Any, table: pa.Table) -> None:
-    """Raise ProblemError 413 if values that are named by number are too much when they are written out."""
+    """Raise ProblemError 413 if there are too many values, or too much once numbers are written out."""
     import pyarrow.compute as compute
 
+    count = sum(_count(pa, chunk) for column in table.columns for chunk in column.chunks)
+    if count > VALUES_MAX:
+        raise _too_long(f"{count:,} values are over the limit of {VALUES_MAX:,} a request")
     size = 0
     for column in table.columns:
         for chunk in column.chunks:
@@ -139,6 +144,18 @@ def _check_size(pa: Any, table: pa.Table) -> None:
                 size += len(chunk) * (longest or 0)
     if size > VALUES_BYTES_MAX:
         raise _too_long(f"the values of the body are over the limit of {VALUES_BYTES_MAX:,} bytes a request")
+
+
+def _count(pa: Any, array: pa.Array) -> int:
+    """Return how many values an array has, with those inside its lists and structures."""
+    types, kind = pa.types, array.type
+    if types.is_map(kind):
+        return len(array) + _count(pa, array.keys) + _count(pa, array.items)
+    if types.is_list(kind) or types.is_large_list(kind):
+        return len(array) + _count(pa, array.values)
+    if types.is_struct(kind):
+        return len(array) + sum(_count(pa, array.field(at)) for at in range(kind.num_fields))
+    return len(array)
 
 
 def _too_long(reason: str) -> ProblemError:

@@ -7,8 +7,10 @@ or the connection failed in between, and logs nothing twice while it remembers t
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -18,7 +20,8 @@ from tidemark.client.client import Client
 from tidemark.client.connecting.pending_requests import within
 from tidemark.console.callers import Caller, Connections
 from tidemark.console.door.bodies import TopicForm, values_of
-from tidemark.console.door.requests import number_of, plain_headers, read_body
+from tidemark.console.door.requests import BodyMemory, number_of, plain_headers
+from tidemark.console.options import BODY_SMALL_BYTES
 from tidemark.console.problems import ProblemError
 from tidemark.message.batches.batch import PRIORITY_DEFAULT
 from tidemark.message.batches.trace_context import sampled_traceparent
@@ -42,6 +45,7 @@ class Publishing:
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
+        self._memory = BodyMemory()
         #: publisher's name that was made of a key -> digest of the body
         self._bodies: OrderedDict[str, bytes] = OrderedDict()
 
@@ -51,11 +55,10 @@ class Publishing:
         options = _options(dict(request.query_params))
         headers = plain_headers(request)
         options["traceparent"] = sampled_traceparent(headers.get("traceparent", ""))
-        body = await read_body(request)
         key = headers.get("idempotency-key")
-        async with self._connections.use(caller) as client:
+        async with self._memory.read(request) as body, self._connections.use(caller) as client:
             form = await topic_form(client, topic)
-            values = values_of(form, headers.get("content-type", ""), headers, body)
+            values = await _values(form, headers, body)
             if key is None:
                 ticks = list(await client.publish_many(topic, values, **options))
             else:
@@ -78,6 +81,14 @@ class Publishing:
             self._bodies.popitem(last=False)
         async with self._connections.made(caller, publisher=name) as publisher:
             return list(await publisher.publish_many(topic, values, sequence=1, **options))
+
+
+async def _values(form: TopicForm, headers: dict[str, str], body: bytes) -> Sequence[Any]:
+    """Return the events of a body; of a large one they are read on a thread, so that other requests go on."""
+    kind = headers.get("content-type", "")
+    if len(body) <= BODY_SMALL_BYTES:
+        return values_of(form, kind, headers, body)
+    return await asyncio.to_thread(values_of, form, kind, headers, body)
 
 
 async def topic_form(client: Client, topic: str) -> TopicForm:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from starlette.requests import ClientDisconnect
+
 from tidemark.client.subscribing.arguments import SubscribeOptions
-from tidemark.console.options import BODY_BYTES_MAX, STREAM_WINDOW_BYTES
+from tidemark.console.options import (
+    BODIES_BYTES_MAX,
+    BODY_BYTES_MAX,
+    BODY_SECONDS,
+    BODY_SMALL_BYTES,
+    STREAM_WINDOW_BYTES,
+)
 from tidemark.console.problems import ProblemError
 from tidemark.errors import TokenError
 from tidemark.ticks import CheckpointToken
@@ -120,18 +130,62 @@ def number_of(query: Mapping[str, str], name: str, least: float, most: float) ->
     return value
 
 
-async def read_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:
-    """Return the body of a request; ProblemError 413 as soon as it is seen to be too long."""
+async def read_body(
+    request: Request, bytes_max: int = BODY_BYTES_MAX, grown: Callable[[int], None] | None = None
+) -> bytes:
+    """Return the body of a request; `grown` is called with the bytes that there are, and may raise.
+
+    ProblemError 413 as soon as it is seen to be too long, 408 if it has not come whole in BODY_SECONDS.
+    """
     too_long = ProblemError(413, "limit", f"a body is at most {bytes_max:,} bytes: send it in parts")
     said = request.headers.get("content-length", "")
     if said.isdecimal() and int(said) > bytes_max:
         raise too_long
     body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > bytes_max:
-            raise too_long
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for piece in request.stream():
+                body += piece
+                if len(body) > bytes_max:
+                    raise too_long
+                if grown is not None:
+                    grown(len(body))
+    except ClientDisconnect:
+        raise ProblemError(400, "request", "the request ended before its body did") from None
+    except TimeoutError:
+        raise ProblemError(
+            408, "timeout", f"the body did not come within {BODY_SECONDS:g} s: send it in parts"
+        ) from None
     return bytes(body)
+
+
+class BodyMemory:
+    """The memory that the bodies of requests have together; small ones are not counted, and find room."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    @asynccontextmanager
+    async def read(self, request: Request) -> AsyncIterator[bytes]:
+        """Give the body of a request, which has its memory for the time of the block.
+
+        ProblemError 503 if the bodies of other requests have all of it, and as `read_body` has them.
+        """
+        mine = 0
+
+        def grown(size: int) -> None:
+            nonlocal mine
+            if size <= BODY_SMALL_BYTES:
+                return
+            if self._bytes + size - mine > BODIES_BYTES_MAX:
+                raise ProblemError(503, "limit", "large requests fill this console's memory: try again later")
+            self._bytes += size - mine
+            mine = size
+
+        try:
+            yield await read_body(request, grown=grown)
+        finally:
+            self._bytes -= mine
 
 
 def plain_headers(request: Any) -> dict[str, str]:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from starlette.responses import Response
 
 from tidemark.admin.numbers import show_bytes
-from tidemark.console.overlay_drawing import Way, draw_overlay
-from tidemark.console.pages.site import Visit
+from tidemark.console.pages.overlay_drawing import Way, draw_overlay
+from tidemark.console.pages.site import Visit, counted
 from tidemark.console.problems import ProblemError
 from tidemark.console.watch import OverlayView
 from tidemark.errors import TidemarkError
@@ -111,9 +111,9 @@ async def _told(visit: Visit, view: OverlayView, step: Topology) -> list[str]:
     return problems
 
 
-def counted(number: int, noun: str) -> str:
+def _are(number: int, noun: str) -> str:
     """Return how many of something there are, as the beginning of a sentence."""
-    return f"{number:,} {noun} is" if number == 1 else f"{number:,} {noun}s are"
+    return f"{counted(number, noun)} {'is' if number == 1 else 'are'}"
 
 
 def _drained(view: OverlayView, broker: str) -> list[str]:
@@ -130,8 +130,8 @@ def _drained(view: OverlayView, broker: str) -> list[str]:
     )
     sentences = [
         f"Clients of {broker} are told to connect to another broker: {', '.join(others) or 'there is none'}.",
-        f"{counted(len(hosted), 'subscription')} hosted there; each moves with its client.",
-        f"{counted(len(found.pubends), 'pubend')} hosted there, with {show_bytes(held)} of events; the "
+        f"{_are(len(hosted), 'subscription')} hosted there; each moves with its client.",
+        f"{_are(len(found.pubends), 'pubend')} hosted there, with {show_bytes(held)} of events; the "
         "broker can be taken away once everybody has them.",
     ]
     if through:

@@ -30,8 +30,7 @@ PREVIEW = 20
 async def try_selector(visit: Visit) -> Response:
     """Show what a selector would have matched, what the index makes of it, and whom it covers."""
     topic, where = visit.query("topic"), visit.query("where")
-    last = int(visit.query("last")) if visit.query("last").isdecimal() else LAST
-    last = max(1, min(LAST_MAX, last))
+    last = _last(visit.query("last"))
     async with visit.site.connections.use(visit.caller) as client:
         topics = [each for each in await client.ask(TOPICS) if not each.is_removed]
     values: dict[str, Any] = {"problem": None, "found": None, "names": [each.topic for each in topics]}
@@ -44,6 +43,13 @@ async def try_selector(visit: Visit) -> Response:
                 problem = str(error)
         values["problem"] = problem
     return visit.page("try.html", topic=topic, where=where, last=last, **values)
+
+
+def _last(text: str) -> int:
+    """Return on how many events a selector is tried, if a form says so."""
+    if not text.isdecimal():
+        return LAST
+    return max(1, int(text)) if len(text) <= len(str(LAST_MAX)) and int(text) <= LAST_MAX else LAST_MAX
 
 
 async def _tried(visit: Visit, topic: str, where: str, last: int, topics: Any) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from tidemark.message.visible import visible, visible_json
 
 HERE = Path(__file__).parent.parent
 FORM_BYTES_MAX = 1 << 20
+FORM_FIELDS_MAX = 64
 #: title and path of each page, in the order of the menu
 MENU = (
     ("Overview", "/"),
@@ -68,7 +69,11 @@ class Visit:
     async def form(self) -> dict[str, str]:
         """Return the fields of a form that was sent; ProblemError 403 if it is not of this session."""
         body = await read_body(self.request, FORM_BYTES_MAX)
-        fields = dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True, max_num_fields=64))
+        text = body.decode(errors="replace")
+        try:
+            fields = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=FORM_FIELDS_MAX))
+        except ValueError:
+            raise ProblemError(413, "limit", f"a form has at most {FORM_FIELDS_MAX} fields") from None
         self.session.check_form(fields.get("form_token", ""))
         return fields
 
@@ -107,6 +112,7 @@ class Site:
             "bytes": show_bytes,
             "seconds": show_seconds,
             "count": lambda number: NOTHING if number is None else f"{number:,.0f}",
+            "counted": counted,
             "rate": _show_rate,
             "bound": _show_bound,
             "tick": _show_tick,
@@ -208,6 +214,11 @@ def _to_login(request: Request) -> Response:
 def _is_ours(path: str) -> bool:
     """Whether an address is a path of this site; a browser takes // and /\\ for another site."""
     return path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
+
+
+def counted(number: int, noun: str) -> str:
+    """Return how many of something there are."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def _show_rate(number: float | None) -> str:

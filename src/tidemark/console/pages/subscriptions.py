@@ -11,7 +11,7 @@ from starlette.responses import Response
 from tidemark.admin.broker_snapshot import lags_of
 from tidemark.console.door.requests import start_of
 from tidemark.console.pages.selectors import misfit
-from tidemark.console.pages.site import Visit
+from tidemark.console.pages.site import Visit, counted
 from tidemark.console.pages.topics import reason_of
 from tidemark.console.problems import ProblemError
 from tidemark.console.recent_events import newest_events
@@ -22,6 +22,8 @@ from tidemark.wire.answers import REMOVE, SEEK, SELECT, SUBSCRIPTION, TOPICS
 
 #: Subscriptions on one page.
 SHOWN_MAX = 500
+#: change -> its title
+_TITLES = {"remove": "Remove", "seek": "Move", "selector": "Change the selector of"}
 #: Events that an old and a new selector are compared on.
 COMPARED = 200
 
@@ -90,7 +92,7 @@ async def preview_change(visit: Visit) -> Response:
         meaning = await _meaning(visit, hosted, what, to)
     except ProblemError as problem:
         return await _subscription_page(visit, hosted, problem)
-    return visit.page("confirm.html", name=name, what=what, to=to, meaning=meaning)
+    return visit.page("confirm.html", name=name, what=what, to=to, meaning=meaning, title=_TITLES[what])
 
 
 async def _meaning(visit: Visit, hosted: HostedSubscription, what: str, to: str) -> list[str]:
@@ -100,7 +102,7 @@ async def _meaning(visit: Visit, hosted: HostedSubscription, what: str, to: str)
     if what == "remove":
         meaning = [
             f"The subscription {name!r} ends for good; its name can be taken by a new one.",
-            f"The {owed:,} events that it is owed are not delivered to it any more.",
+            f"What it is owed, {counted(owed, 'event')}, is not delivered to it any more.",
             "Brokers release what they hold for it alone.",
         ]
         if hosted.status.connected:
@@ -112,17 +114,18 @@ async def _meaning(visit: Visit, hosted: HostedSubscription, what: str, to: str)
         raise ProblemError(409, "taken", "somebody is connected under this name: stop that program first")
     if what == "seek":
         _goal(to)
-        skipped = f"The {owed:,} events that it is owed now" if to == "now" else f"Events before {to}"
+        skipped = f"What it is owed now, {counted(owed, 'event')}," if to == "now" else f"What is before {to}"
+        goes_on = "with what is published from now on" if to == "now" else f"at {to}"
         return [
-            f"The subscription {name!r} goes on at {to}; what lies before is acknowledged for it.",
-            f"{skipped} are never delivered to it.",
+            f"The subscription {name!r} goes on {goes_on}; what lies before is acknowledged for it.",
+            f"{skipped} is never delivered to it.",
             "A subscription only moves forward: a place that it has passed is refused.",
         ]
     compared = await _compared(visit, hosted, to)
     return [
         f"From now on {name!r} gets the events for which this is true: {to or 'TRUE'}",
         compared,
-        f"What it is owed already ({owed:,} events) is still delivered by the old selector: "
+        f"What it is owed already ({counted(owed, 'event')}) is still delivered by the old selector: "
         f"{hosted.status.selector or 'TRUE'}",
         "The program of this subscription has to subscribe with the new selector, or it changes it back.",
     ]
