@@ -163,7 +163,7 @@ def test_a_person_changes_a_subscription_after_seeing_what_that_means(
         page.get_by_role("link", name="temporary").click()
         expect(page.locator("main")).to_contain_text("price > 5")
         page.get_by_role("button", name="Show what that means").first.click()
-        expect(page.locator(".meaning")).to_contain_text("goes on at now")
+        expect(page.locator(".meaning")).to_contain_text("goes on with what is published from now on")
         picture(page, "confirm")
         page.get_by_role("button", name="Do it").click()
         expect(page.get_by_role("status")).to_contain_text("was moved")

@@ -15,31 +15,58 @@ function clock(seconds) {
   return seconds === null || seconds === undefined ? "--" : new Date(seconds * 1e3).toISOString().slice(11, 19);
 }
 
-function chart(id, lines) {
+// Bytes in the unit that reads best, as the rest of the page has them.
+function size(bytes) {
+  if (bytes === null || bytes === undefined) return "--";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const at = bytes < 1 ? 0 : Math.min(units.length - 1, Math.floor(Math.log2(bytes) / 10));
+  return `${Number((bytes / 1024 ** at).toPrecision(3))} ${units[at]}`;
+}
+
+// Seconds as people say them.
+function duration(seconds) {
+  if (seconds === null || seconds === undefined) return "--";
+  if (seconds < 120) return `${Number(seconds.toPrecision(3))} s`;
+  return seconds < 7200 ? `${Number((seconds / 60).toPrecision(3))} min` : `${Number((seconds / 3600).toPrecision(3))} h`;
+}
+
+function inner(box) {
+  const style = getComputedStyle(box);
+  return Math.max(200, box.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight));
+}
+
+function plain(value) {
+  return value === null || value === undefined ? "--" : Number(value.toPrecision(3)).toLocaleString("en");
+}
+
+// `least` is how far up a chart reaches at least, `show` writes a value of it, and lines are `increments` apart.
+function chart(id, lines, least = 1, show = plain, increments = undefined) {
   const box = document.getElementById(id);
   const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
   const options = {
-    width: box.clientWidth || 360,
+    width: inner(box),
     height: 160,
+    // Room for the half of the last time that is beyond the chart.
+    padding: [8, 30, 0, 0],
     series: [
       { label: "time", value: (_, at) => clock(at) },
-      ...lines.map(([label, name]) => ({ label, stroke: colour(name), width: 2 })),
+      ...lines.map(([label, name]) => ({ label, stroke: colour(name), width: 2, value: (_, at) => show(at) })),
     ],
-    axes: [{ ...axis, space: 80, values: (_, at) => at.map(clock) }, { ...axis, size: 64 }],
+    axes: [{ ...axis, space: 80, values: (_, at) => at.map(clock) }, { ...axis, size: 72, values: (_, at) => at.map(show), incrs: increments }],
     scales: {
       x: { range: (_, low, high) => [Math.min(low, high - SPAN_SECONDS), high] },
-      y: { range: (_, low, high) => [0, Math.max(high, 1)] },
+      y: { range: (_, low, high) => [0, Math.max(high, least)] },
     },
   };
   const plot = new uPlot(options, [[], ...lines.map(() => [])], box);
-  addEventListener("resize", () => plot.setSize({ width: box.clientWidth, height: 160 }));
+  addEventListener("resize", () => plot.setSize({ width: inner(box), height: 160 }));
   return plot;
 }
 
 function startCharts(section) {
   const rates = chart("chart-rates", [["published", "--one"], ["delivered", "--two"]]);
-  const lag = chart("chart-lag", [["lag", "--three"]]);
-  const held = chart("chart-held", [["held", "--one"]]);
+  const lag = chart("chart-lag", [["lag", "--three"]], 1, duration, [1, 2, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 36000, 86400, 864000]);
+  const held = chart("chart-held", [["held", "--one"]], 1024, size, Array.from({ length: 50 }, (_, n) => 2 ** n));
   const refresh = async () => {
     try {
       const answer = await fetch(section.dataset.charts, { headers: { Accept: "application/json" } });
@@ -47,7 +74,7 @@ function startCharts(section) {
       const found = await answer.json();
       rates.setData([found.at, found.published, found.delivered]);
       lag.setData([found.at, found.lag]);
-      held.setData([found.at, found.held.map((bytes) => bytes / 1e6)]);
+      held.setData([found.at, found.held]);
       section.dataset.samples = String(found.at.length);
     } catch (problem) {
       console.warn("the charts could not be refreshed", problem);
@@ -83,14 +110,28 @@ function startStale() {
 
 function startTail() {
   const button = document.getElementById("pause");
+  const told = document.getElementById("told");
+  const paused = document.getElementById("paused");
   let isPaused = false;
+  let missed = 0;
+  // While it is paused the last word of the tail is not true any more: the page says what was left out instead.
+  const tell = () => {
+    paused.hidden = !isPaused;
+    told.hidden = isPaused;
+    paused.textContent = `Paused: these rows stay. ${missed ? `At least ${missed} events` : "No event"} came since; going on does not show them.`;
+  };
   button.addEventListener("click", () => {
     isPaused = !isPaused;
     button.setAttribute("aria-pressed", String(isPaused));
     button.textContent = isPaused ? "Go on" : "Pause";
+    missed = 0;
+    tell();
   });
   document.body.addEventListener("htmx:sseBeforeMessage", (event) => {
-    if (isPaused) event.preventDefault();
+    if (!isPaused) return;
+    event.preventDefault();
+    if (event.detail.type === "rows") missed += (event.detail.data.match(/<tr>/g) || []).length;
+    tell();
   });
   document.body.addEventListener("htmx:sseMessage", () => {
     const rows = document.getElementById("rows");
