@@ -9,11 +9,13 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from playwright.sync_api import Browser
 
 import tidemark
+from tests.archiving import archiving
 from tests.console.browser import CHROMIUM, WHY_NOT, browser_page, started_browser
 from tests.console.live_console import LiveConsole, live_console
 from tests.live_node import OverlayNodes, live_node
@@ -120,6 +122,7 @@ def test_a_person_walks_through_all_pages(
         tm.publish("trades", {"symbol": "UNSEEN", "price": 1.0})
         page.wait_for_timeout(1_500)
         assert page.locator("#rows tr").count() == shown
+        expect(page.locator("#paused")).to_contain_text("At least 1 event came since")
         picture(page, "tail")
 
         page.get_by_role("link", name="Overlay").click()
@@ -140,8 +143,8 @@ def test_a_person_walks_through_all_pages(
         for title, words in (("Pipeline", "No archive"), ("Access", "is open"), ("HTTP", "OpenAPI")):
             page.get_by_role("link", name=title, exact=True).click()
             expect(page.locator("main")).to_contain_text(words)
-            if title != "Access":
-                picture(page, title.lower())
+            if title == "HTTP":
+                picture(page, "http")
 
 
 def test_a_person_changes_a_subscription_after_seeing_what_that_means(
@@ -206,6 +209,28 @@ def test_a_person_sees_how_a_subscription_catches_up_and_that_it_was_told_a_gap(
         page.get_by_label("only slow ones and those with gaps").check()
         page.get_by_role("button", name="Find").click()
         expect(page.get_by_role("link", name="reader")).to_be_visible()
+
+
+def test_a_person_sees_how_far_the_archive_is_and_who_writes_it(tmp_path: Path, browser: Browser) -> None:
+    reports = tmp_path
+    (reports / "audit.html").write_text(page_of("Audit", "<h1>Exactly once, in order</h1>"))
+    with (
+        TemporaryDirectory(prefix="tidemark-") as folder,
+        live_node(Path(folder), retention__archive="true") as node,
+        live_console(node.url, reports=reports) as console,
+        sync.connect(node.url) as tm,
+        archiving([node.url], Path(folder) / "data" / "archive"),
+        browser_page(browser) as page,
+    ):
+        tm.create_topic("trades", "[symbol: string, price: double]")
+        tm.publish_many("trades", [{"symbol": "ACME", "price": float(n)} for n in range(1_000)])
+        page.goto(f"http://127.0.0.1:{console.port}/pipeline")
+        tiles = page.locator(".tiles")
+        expect(tiles).to_contain_text("light")
+        expect(tiles).to_contain_text(re.compile(r"1,000\s+events archived"))
+        expect(page.get_by_role("row", name=re.compile("^main"))).to_contain_text("0 s")
+        expect(page.get_by_role("link", name="audit.html")).to_be_visible()
+        picture(page, "pipeline")
 
 
 def test_a_person_plans_another_topology_and_makes_its_first_step(tmp_path: Path, browser: Browser) -> None:

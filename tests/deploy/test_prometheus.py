@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.archiving import archiving
 from tests.deploy.alert_cases import CASES
 from tests.deploy.prometheus import DEPLOY, IS_THERE, RULES, WHY_NOT, promtool, watching
 from tests.live_node import OverlayNodes, live_node
 from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark import sync
-from tidemark.wire.answers import REPORT_ENGINE, EngineStatus
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not IS_THERE, reason=WHY_NOT)]
 
@@ -94,6 +94,7 @@ def test_a_prometheus_that_scrapes_an_overlay_has_data_for_all_of_the_dashboard_
     try:
         east, west = nodes.http_address("east"), nodes.http_address("west")
         with (
+            ExitStack() as started,
             watching(tmp_path, [east, west]) as prometheus,
             sync.connect(nodes.url("east")) as publisher,
             sync.connect(nodes.url("west")) as reader,
@@ -109,8 +110,11 @@ def test_a_prometheus_that_scrapes_an_overlay_has_data_for_all_of_the_dashboard_
             eventually(lambda: prometheus.query('tidemark_lag_events{subscription="away"} == 1'))
             delivered = prometheus.query("sum by (instance) (tidemark_delivery_latency_seconds_count) > 0")
             assert [each["metric"]["instance"] for each in delivered] == [west]
-            engine = EngineStatus("spark", "local[2]", 1, "", 7, 1_000, 250.0, "", time.time())
-            publisher.ask(REPORT_ENGINE, **engine.json_items())
+            # The archive's panels have what a real archive reports, and what brokers know of how far it is.
+            started.enter_context(archiving([nodes.url("east"), nodes.url("west")], tmp_path / "archive"))
+            eventually(lambda: prometheus.query('tidemark_archive_engine{engine="light"} == 1'))
+            eventually(lambda: prometheus.query("tidemark_archive_events_total == 1"))
+            eventually(lambda: prometheus.query("max(tidemark_archive_lag_seconds) == 0"))
             for expression in of_dashboard("panels"):
                 eventually(lambda expression=expression: prometheus.query(expression))  # type: ignore[misc]
             for expression in of_dashboard("annotations"):

@@ -118,7 +118,7 @@ function startTail() {
   const tell = () => {
     paused.hidden = !isPaused;
     told.hidden = isPaused;
-    paused.textContent = `Paused: these rows stay. ${missed ? `At least ${missed} events` : "No event"} came since; going on does not show them.`;
+    paused.textContent = `Paused: these rows stay. ${missed ? `At least ${missed} event${missed === 1 ? "" : "s"}` : "No event"} came since; going on does not show them.`;
   };
   button.addEventListener("click", () => {
     isPaused = !isPaused;
