@@ -10,12 +10,14 @@ import pytest
 from tests.client.connected import connected, declare, numbers, publish
 from tests.client.fake_broker import FakeBroker, Session
 from tests.waiting import until
-from tidemark.client.client import Client
+from tidemark.client.client import Client, connect
 from tidemark.client.events import Batch
+from tidemark.client.subscribing.acks import GATHER_SECONDS
 from tidemark.errors import ClientError, TimedOutError
 from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import Ack
+from tidemark.wire.limits import PROTOCOL_NEWEST
 
 
 @connected
@@ -152,6 +154,24 @@ async def test_in_the_mode_auto_an_event_is_on_disk_as_consumed_before_the_next_
         assert broker.subscribers["d"].acked["p1"] == ticks[2]
         assert batch.base == ticks[2]
     assert broker.subscribers["d"].acked["p1"] == ticks[3]
+
+
+@connected
+async def test_in_the_mode_auto_a_commit_is_all_that_is_said_for_an_event(broker: FakeBroker) -> None:
+    broker.version = PROTOCOL_NEWEST
+    async with connect(broker.url) as tm, tm.subscribe("t", durable="d", ack="auto") as sub:
+        await declare(tm)
+        for number in range(5):
+            await publish(tm, number, number + 1)
+            assert await numbers(sub, 1) == [number]
+            # Whatever gathers would be sent meanwhile.
+            await asyncio.sleep(2 * GATHER_SECONDS)
+            if number == 2:
+                before = len(broker.of(Ack))
+        said = broker.of(Ack)[before:]
+        # In place of a frame of its own, the credit of an event is in the next commit.
+        assert [frame.ticket for frame in said] == [3, 4]
+        assert all(frame.credits for frame in said)
 
 
 @connected

@@ -2,13 +2,13 @@
 
 Acknowledgements of all subscriptions gather for a moment and leave as one frame. An acknowledgement that must
 be on the broker's disk before the application goes on gets a ticket, and is sent again after a reconnection
-until the broker answers it.
+until the broker answers it. Credit rides in either kind.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from tidemark.client.connecting.link import Link
@@ -37,8 +37,8 @@ class Acknowledger(Protocol):
     def to_acknowledge(self) -> CheckpointToken | None:
         """The token to acknowledge now; None if the broker was told as much on this connection."""
 
-    def to_grant(self) -> int:
-        """Bytes of credit to grant to the broker now."""
+    def to_grant(self, *, with_commit: bool = False) -> int:
+        """Bytes of credit to grant to the broker now, `with_commit` together with a commit."""
 
     @property
     def is_busy(self) -> bool:
@@ -90,19 +90,16 @@ class Acks:
             self._timer = None
         dirty, self._dirty = self._dirty, {}
         tokens: list[tuple[str, CheckpointToken]] = []
-        granted_to: list[Credit] = []
-        for each in dirty:
-            if each.is_subscribed and self._link.is_up:
-                token = each.to_acknowledge()
-                if token:
-                    tokens.append((each.name, token))
-                granted = each.to_grant()
-                if granted:
-                    granted_to.append(Credit(each.name, granted))
-                if each.is_busy:
-                    self.soon(each, BUSY_SECONDS)
-        if tokens or granted_to:
-            self._link.send(Ack(tuple(tokens), 0, tuple(granted_to)))
+        connected = [each for each in dirty if each.is_subscribed and self._link.is_up]
+        for each in connected:
+            token = each.to_acknowledge()
+            if token:
+                tokens.append((each.name, token))
+            if each.is_busy:
+                self.soon(each, BUSY_SECONDS)
+        granted = _credits((each.name, each.to_grant()) for each in connected)
+        if tokens or granted:
+            self._link.send(Ack(tuple(tokens), 0, granted))
 
     async def commit(self, tokens: Tokens, timeout: float) -> None:
         """Acknowledge all of `tokens` or nothing; return when the broker has them on disk.
@@ -139,7 +136,8 @@ class Acks:
             ):
                 ticket.is_sent = True
                 pairs = tuple((each.name, token) for each, token in ticket.tokens)
-                self._link.send(Ack(pairs, number))
+                owed = ((each.name, each.to_grant(with_commit=True)) for each, _ in ticket.tokens)
+                self._link.send(Ack(pairs, number, _credits(owed)))
 
     def acked(self, frame: Acked) -> None:
         """The broker has the acknowledgement of a ticket on disk."""
@@ -160,3 +158,8 @@ class Acks:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _credits(granted: Iterable[tuple[str, int]]) -> tuple[Credit, ...]:
+    """The frames for (subscription, bytes) that are granted."""
+    return tuple(Credit(name, count) for name, count in granted if count)

@@ -323,14 +323,17 @@ class SubscriptionSession:
         mine = self._acknowledged if self._is_held else self.inbox.quiet(self._acknowledged)
         for pubend, tick in mine.items():
             known[pubend] = max(tick, known.get(pubend, tick))
-        if known == self._sent or not known:
+        # In the mode "auto" what was handed out last is committed, though it does not count as consumed yet.
+        for pubend, tick in self._sent.items():
+            known[pubend] = max(tick, known.get(pubend, tick))
+        if known == self._sent:
             return None
         self._sent = known
         return CheckpointToken(known)
 
-    def to_grant(self) -> int:
-        """Bytes of credit to grant to the broker now, however few."""
-        return self.inbox.grant(is_idle=True)
+    def to_grant(self, *, with_commit: bool = False) -> int:
+        """Bytes of credit to grant to the broker now; in the mode "auto" few of them wait for a commit."""
+        return self.inbox.grant(is_idle=with_commit or self._mode != "auto")
 
     @property
     def is_busy(self) -> bool:
