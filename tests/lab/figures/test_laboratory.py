@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from tidemark.lab.figures.experiment import (
     verdict,
 )
 from tidemark.lab.figures.laboratory import collect, make, run
+from tidemark.lab.figures.page import EXPLAINED
 from tidemark.lab.figures.table import Table, mean_by, read, read_all
 
 
@@ -91,6 +93,26 @@ def test_a_page_follows_its_csv(tmp_path: Path) -> None:
     Table("values", ("value",), [(2.0,), (1.0,)]).write(tmp_path / "small")
     (outcome,) = make(SMALL, tmp_path / "small", real=False)
     assert "The paper's finding: does not hold." in outcome.page.read_text()
+
+
+def test_a_finding_that_does_not_hold_is_explained_on_the_page(tmp_path: Path) -> None:
+    def falling(tables: Tables) -> Sequence[Comparison]:
+        rises, *_ = rising(tables)
+        return [replace(rises, otherwise="It was held down."), replace(rises, holds=False, otherwise="So.")]
+
+    figure = replace(SMALL.figures[0], compare=falling)
+    page = run(replace(SMALL, figures=(figure,)), tmp_path, quiet)[0].page.read_text()
+    assert f"{EXPLAINED}\n\n- *it rises*: So.\n" in page
+    assert "It was held down." not in page
+
+
+def test_every_finding_on_the_page_that_does_not_hold_is_explained() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "figures.md").read_text()
+    for section in page.split("\n## ")[1:]:
+        rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| ")]
+        open_ones = [row[0][2:] for row in rows if row[-1] in ("does not hold |", "cannot be told |")]
+        unexplained = [each for each in open_ones if f"- *{each}*: " not in section]
+        assert not unexplained, section.splitlines()[0]
 
 
 def test_all_runs_are_collected_on_one_page(tmp_path: Path) -> None:

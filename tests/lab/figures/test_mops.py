@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from tidemark.broker.publishing.pubend import PubendPolicy
+from tidemark.lab.figures.experiment import Tables
 from tidemark.lab.figures.mops import figures as mops
 from tidemark.lab.figures.mops import models
 from tidemark.lab.figures.mops.persistence import PersistenceApproach
@@ -184,3 +185,25 @@ def test_growth_beyond_the_paper_is_compared_with_queues() -> None:
     findings = mops.FIGURES[4].compare({"brokers": brokers})
     assert [each.holds for each in findings] == [True, True, True, True]
     assert "from 35 to 100 subscribers" in findings[-1].paper
+
+
+def notified(received: float, sent: float) -> Tables:
+    """Tidemark receives and sends so many notifications with 35 subscribers, and queues 3.5 and 20."""
+    brokers = brokers_table()
+    for approach in mops.APPROACHES:
+        for subscribers, part in ((1, 0.1), (35, 1.0)):
+            rates = (3.5, 20.0) if approach == mops.QUEUES else (received, sent)
+            row: dict[str, object] = dict.fromkeys(brokers.columns, 0.0)
+            row |= {"approach": approach, "subscribers": subscribers, "run": 0, "broker": "B1"}
+            row |= {"received_notification": part * rates[0], "sent_notification": part * rates[1]}
+            brokers.add(*(row[column] for column in brokers.columns))
+    return {"brokers": brokers}
+
+
+def test_notifications_are_few_however_many_subscribers_there_are() -> None:
+    def promised(received: float, sent: float) -> list[bool | None]:
+        return [each.holds for each in mops.FIGURES[2].compare(notified(received, sent))[-2:]]
+
+    assert promised(3.5, 19.0) == [True, True]
+    assert promised(4.6, 19.0) == [False, True]
+    assert promised(3.5, 21.0) == [True, False]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.lab.figures import idle
+from tidemark.lab.figures import idle, virtual_brokers
 from tidemark.lab.figures.dsn02 import figures as dsn02
 from tidemark.lab.figures.dsn02 import overhead
 from tidemark.lab.figures.dsn02 import real as dsn02_real
@@ -22,9 +22,9 @@ events, as in the paper; with less load. Links take 1 ms, a sync up to 20 ms and
 takes no time. What subscribers got was checked: every event once and in order.
 """
 REAL = """
-A publisher hosting and a subscriber hosting broker, four pubends, and each subscriber wants a quarter of the
-events, as in the paper; with less load. Brokers are processes on one machine, all clients are in another
-process on it. What subscribers got was checked: every event once and in order.
+A publisher hosting and a subscriber hosting broker, four pubends, 800 events a second, and each subscriber
+wants a quarter of them, as in the paper; with fewer subscribers. Brokers are processes on one machine, all
+clients are in another process on it. What subscribers got was checked: every event once and in order.
 """
 CRASH = "Subscribers return when the constream has got all that it missed."
 
@@ -153,6 +153,13 @@ EXPERIMENTS: dict[str, Experiment] = {
             (workers.FIGURE,),
             None,
             workers.measure,
+        ),
+        Experiment(
+            "virtual-brokers",
+            "The overlay: two brokers of one process behind one connection",
+            prose(virtual_brokers.METHOD),
+            (virtual_brokers.FIGURE,),
+            virtual_brokers.measure,
         ),
         Experiment(
             "idle-links",

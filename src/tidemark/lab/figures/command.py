@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tidemark.errors import ClientError
 from tidemark.lab.figures.catalogue import EXPERIMENTS
 from tidemark.lab.figures.drawing import HINT, can_draw
 from tidemark.lab.figures.experiment import Experiment
@@ -79,6 +80,9 @@ def _run(experiment: Experiment, out: Path, *, real: bool, quick: bool, as_json:
     except (AssertionError, ViolationError) as wrong:
         _say(f"lab {experiment.name}: WRONG: {wrong}")
         return 1
+    except (ClientError, TimeoutError) as late:
+        _say(f"lab {experiment.name}: the machine was too slow: {late or 'out of time'}")
+        return 1
     _show(experiment, outcomes, real=real, as_json=as_json)
     if not can_draw():
         _say(HINT)
@@ -94,11 +98,16 @@ def _show(experiment: Experiment, outcomes: Sequence[FigureOutcome], *, real: bo
         for each in outcome.findings:
             print(f"  {each.word:<15} {each.paper}")
             print(f"                  here: {each.here}")
+            if each.explanation:
+                print(f"                  because: {each.explanation}")
         print(f"  {outcome.page}")
 
 
 def _line(experiment: Experiment, outcome: FigureOutcome, *, real: bool) -> dict[str, object]:
-    findings = [{"paper": each.paper, "here": each.here, "holds": each.holds} for each in outcome.findings]
+    findings = [
+        {"paper": each.paper, "here": each.here, "holds": each.holds, "because": each.explanation}
+        for each in outcome.findings
+    ]
     return {
         "experiment": experiment.name,
         "figure": outcome.figure.name,

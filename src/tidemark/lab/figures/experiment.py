@@ -31,11 +31,18 @@ class Comparison:
     paper: str
     here: str
     holds: bool | None
+    #: What the page says unless the finding holds: why that is better, or what would have to change.
+    otherwise: str = ""
 
     @property
     def word(self) -> str:
         """The result in a few words."""
         return {True: "holds", False: "does not hold", None: "cannot be told"}[self.holds]
+
+    @property
+    def explanation(self) -> str:
+        """What a reader is told about a finding that does not hold; empty if it holds."""
+        return "" if self.holds else self.otherwise
 
 
 @dataclass(frozen=True, slots=True)

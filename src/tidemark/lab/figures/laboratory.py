@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 
 from tidemark.lab.figures.drawing import can_draw, draw
 from tidemark.lab.figures.experiment import SETTING, Comparison, Experiment, Figure, Tables, verdict
@@ -43,8 +44,10 @@ def run(
     """Measure, write the tables, and make the figures from the written tables; returns the figures."""
     measure = experiment.real if real else experiment.simulated
     assert measure is not None
-    circumstances = _circumstances(real=real, quick=quick)
+    circumstances, begin = _circumstances(real=real, quick=quick), monotonic()
     tables: Sequence[Table] = measure(quick, say)
+    if real:
+        circumstances.append(("seconds of the whole run", f"{monotonic() - begin:.0f}"))
     for table in tables:
         if table.name == SETTING:
             table.rows += circumstances

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidemark.lab.figures.experiment import Experiment, Figure, Tables, settings, verdict
+from tidemark.lab.figures.experiment import Comparison, Experiment, Figure, Tables, settings, verdict
 
 INTRODUCTION = (
     "Every verdict on this page is computed from the CSV files of a run. `./run lab NAME [--real]` runs an "
     "experiment again and writes its files to `out/`; `./run lab docs` makes this page from them, and "
     "`./run lab all` runs all of them and makes the page."
 )
+#: What stands before the explanations of findings that do not hold.
+EXPLAINED = "Why it differs:"
 GENERATED = "<!-- Made by `tidemark lab` from the CSV files of a run; do not edit. -->"
 
 
@@ -37,9 +39,16 @@ def section_of(
     lines = [f"{figure.source}; {where}, `{command}`. **{claim}: {verdict(findings)}.**", ""]
     lines += [f"| {head} | here | |", "|---|---|---|"]
     lines += [f"| {each.paper} | {each.here} | {each.word} |" for each in findings]
+    lines += _explanations(findings)
     if picture is not None:
         lines += ["", f"![{figure.title}]({picture})"]
     return lines
+
+
+def _explanations(findings: Sequence[Comparison]) -> list[str]:
+    """Returns the lines that say of each finding that does not hold why that is so."""
+    said = [f"- *{each.paper}*: {each.explanation}" for each in findings if each.explanation]
+    return ["", EXPLAINED, "", *said] if said else []
 
 
 def method_of(experiment: Experiment, tables: Tables, *, real: bool) -> list[str]:

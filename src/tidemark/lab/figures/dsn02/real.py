@@ -228,7 +228,9 @@ def relay(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
 
 def publisher(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
     """Figure 8."""
-    effort = replace(dsn02.PUBLISHER, before=2, down=1, after=2) if quick else dsn02.PUBLISHER
+    effort = (
+        replace(dsn02.PUBLISHER, before=2, down=1, after=2) if quick else replace(dsn02.PUBLISHER, down=10)
+    )
     say(f"p1 is down for {effort.down:g} seconds")
     with RealFailures(effort.events_a_second) as world:
         return dsn02.publisher_crashes(world, effort, RELAYS)

@@ -23,15 +23,15 @@ from tidemark.wire import answers
 from tidemark.wire.answers import StreamStatus
 
 DISCONNECTIONS = Disconnections(
-    events_a_second=400, subscribers=20, seconds=60, every_seconds=40, away_seconds=5
+    events_a_second=800, subscribers=20, seconds=50, every_seconds=30, away_seconds=5
 )
 DISCONNECTIONS_QUICK = Disconnections(80, 4, 6, every_seconds=3, away_seconds=0.5, sample_seconds=0.5)
 CRASH = HostCrash(
-    events_a_second=400,
+    events_a_second=800,
     subscribers=20,
-    before_seconds=8,
+    before_seconds=6,
     down_seconds=25,
-    after_seconds=8,
+    after_seconds=6,
     sample_seconds=0.1,
 )
 CRASH_QUICK = HostCrash(80, 4, 2, down_seconds=1, after_seconds=2)

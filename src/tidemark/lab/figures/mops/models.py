@@ -144,6 +144,9 @@ def _compare(tables: Tables) -> Sequence[Comparison]:
                 f"{ours:.1f} a broker and second against {queues:.1f}; who moves waits "
                 f"{moves.mean():.0f} ms at the median",
                 ours <= 1.25 * queues,
+                "Whoever comes home finds its queue there, which makes for no message between brokers. "
+                "Tidemark says as much as ever, since its logs are where events are published: to say less, "
+                "events would have to be kept where they are expected to be wanted.",
             )
         )
     part, whole = _notifications(tables, SELECTIVE), _notifications(tables, "anywhere")

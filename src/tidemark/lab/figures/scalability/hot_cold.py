@@ -42,7 +42,7 @@ class SocketsEffort:
     warm_seconds: float
 
 
-FULL = SocketsEffort(400, 4_000, 6.0, 1.5)
+FULL = SocketsEffort(400, 4_000, 4.0, 1.0)
 QUICK = SocketsEffort(4, 10, 0.5, 0.2)
 
 
