@@ -34,9 +34,9 @@ BASE = "best effort"
 PAPER, ROOM = 0.04, 0.01
 WARM_SECONDS = 0.7
 LOGGED = (
-    "An event takes some tens of microseconds here in all, and what a log takes for it, a record, a sync "
-    "and a thread that is woken for it, is a larger share of that than it was of a message in the paper. "
-    "With more events in each sync the share is smaller. On a busy machine the difference cannot be told."
+    "A record, a sync and a thread that is woken for it are a larger share of what an event takes here than "
+    "they were of a message in the paper. With more events in each sync the share is smaller. On a busy "
+    "machine the difference cannot be told."
 )
 
 

@@ -124,9 +124,9 @@ def _compare(tables: Tables) -> Sequence[Comparison]:
             f"{most[CUT_THROUGH]:,.0f} against {most[QUEUED]:,.0f} of those tried. A delivery takes "
             f"{costs[0]:.1f} against {costs[1]:.1f} us of CPU at the broker",
             most[CUT_THROUGH] >= 2 * most[QUEUED] > 0,
-            "An event loop that queues writes finds all sockets ready in one call of the system, which was "
-            "as dear as a write for each socket in the paper; what is left of the difference is small. "
-            "Clients and broker share two cores, so that no more can be tried.",
+            "Both ways write to a socket once for an event; they differ by a call of the system that says "
+            "which sockets are ready, once a turn for all of them, which took longer in the paper. Clients "
+            "and broker share the machine's cores, so that neither gets as far as on machines of its own.",
         ),
         Comparison(
             "with cut-through the publishers of an overloaded broker are slowed down to what subscribers get",
