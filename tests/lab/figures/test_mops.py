@@ -193,10 +193,9 @@ def notified(received: float, sent: float) -> Tables:
     for approach in mops.APPROACHES:
         for subscribers, part in ((1, 0.1), (35, 1.0)):
             rates = (3.5, 20.0) if approach == mops.QUEUES else (received, sent)
-            row: dict[str, object] = dict.fromkeys(brokers.columns, 0.0)
-            row |= {"approach": approach, "subscribers": subscribers, "run": 0, "broker": "B1"}
-            row |= {"received_notification": part * rates[0], "sent_notification": part * rates[1]}
-            brokers.add(*(row[column] for column in brokers.columns))
+            said = {"received_notification": part * rates[0], "sent_notification": part * rates[1]}
+            rest = [said.get(column, 0.0) for column in brokers.columns[4:]]
+            brokers.add(approach, subscribers, 0, "B1", *rest)
     return {"brokers": brokers}
 
 
