@@ -372,7 +372,7 @@ def _join_before_the_end() -> list[Patch]:
 
 def _share_by_number() -> list[Patch]:
     def careless(self: SharedTicks, ticks: Any) -> Any:
-        return self._known.setdefault(b"%d" % len(ticks), ticks)
+        return self._known.setdefault((len(ticks), 0, 0), ticks)
 
     return [(SharedTicks, "of", careless)]
 
