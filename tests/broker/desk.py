@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tidemark.broker.broker import Broker, Recovered
-from tidemark.broker.config import BrokerConfig
+from tidemark.broker.broker import Broker
+from tidemark.broker.config import BrokerConfig, Recovered
 from tidemark.broker.effects import (
     AppendEvents,
     AppendPfs,
@@ -184,6 +184,8 @@ class Desk:
                     done.append(effect)
                 else:
                     then += self.give(answer)
+            while not then and self.broker.is_behind:
+                then = self.broker.deliver(self.now, MORNING + self.now)
             effects = then
         return done
 

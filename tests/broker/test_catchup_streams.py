@@ -7,11 +7,11 @@ import json
 import numpy as np
 
 from tests.broker.desk import MORNING, SCHEMA, Desk, batch, sent, told
-from tidemark.broker.broker import Recovered
+from tidemark.broker.config import Recovered
 from tidemark.broker.effects import Effect, LinkDown, LinkUp, ReadLog, ReadPfs, RefuseClient, Stimulus
-from tidemark.broker.hosting.host import HostPolicy, SavedSubscription
+from tidemark.broker.hosting.host import HostPolicy
 from tidemark.broker.hosting.recalls import RECALL_BYTES_MAX
-from tidemark.broker.hosting.subscription import SelectorPeriod
+from tidemark.broker.hosting.subscription import SavedSubscription, SelectorPeriod
 from tidemark.broker.publishing.fetching import AGAIN_US
 from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape, concatenate

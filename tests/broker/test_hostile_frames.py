@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.broker.desk import Desk, told
-from tidemark.broker.broker import Recovered
+from tidemark.broker.config import Recovered
 from tidemark.broker.effects import (
     ClientFrameReceived,
     CommitTables,

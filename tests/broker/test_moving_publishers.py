@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.broker.desk import MORNING, Desk, batch, sent, told
-from tidemark.broker.broker import Recovered
+from tidemark.broker.config import Recovered
 from tidemark.broker.effects import AppendMove, Effect, LogFull, RecoveredPubend, SyncLog
 from tidemark.broker.publishing import publishing
 from tidemark.message.publisher_names import PublisherMove, made_name

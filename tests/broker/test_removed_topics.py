@@ -10,7 +10,7 @@ import pytest
 
 from tests.broker.desk import SCHEMA, Desk, batch, sent, told
 from tests.broker.test_broker_topics import FIRST, OTHER, WIDER, linked
-from tidemark.broker.broker import Recovered
+from tidemark.broker.config import Recovered
 from tidemark.broker.effects import Effect, LinkDown, SaveTopic
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.generations import CREATIONS_MAX

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.broker.desk import MORNING, SCHEMA, Desk, batch, told
-from tidemark.broker.broker import Recovered
+from tidemark.broker.config import Recovered
 from tidemark.broker.effects import (
     CommitTables,
     DropSubscription,

@@ -13,7 +13,7 @@ from tidemark.broker.effects import (
     SaveTopic,
     TablesCommitted,
 )
-from tidemark.broker.hosting.host import SavedSubscription
+from tidemark.broker.hosting.subscription import SavedSubscription
 from tidemark.errors import DiskFailedError
 from tidemark.persistence import table_store
 from tidemark.ticks import CheckpointToken

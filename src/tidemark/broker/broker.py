@@ -6,14 +6,13 @@ and relay (neighbours follow it), in any mix.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import assert_never
 
 from tidemark.broker.access.access_control import AccessControl
 from tidemark.broker.access.held_quota import HeldQuota
 from tidemark.broker.admin import Admin
-from tidemark.broker.config import BrokerConfig
+from tidemark.broker.config import BrokerConfig, Recovered
 from tidemark.broker.departures import Departures
 from tidemark.broker.effects import (
     AccessChanged,
@@ -47,7 +46,7 @@ from tidemark.broker.effects import (
     Woken,
 )
 from tidemark.broker.hosting.consumed_limit import ConsumedLimit
-from tidemark.broker.hosting.host import Host, SavedSubscription
+from tidemark.broker.hosting.host import Host
 from tidemark.broker.hosting.recalls import Recalls
 from tidemark.broker.hosting.sessions import Sessions
 from tidemark.broker.overlay.layout import Layout
@@ -101,25 +100,6 @@ from tidemark.wire.frames import (
 )
 from tidemark.wire.moving.frames import Come, Leave, Left
 from tidemark.wire.peer_layouts import singly
-
-
-@dataclass(frozen=True, slots=True)
-class Recovered:
-    """What a broker's disk has when the broker starts."""
-
-    pubends: Mapping[str, RecoveredPubend] = field(default_factory=dict)
-    subscriptions: Iterable[SavedSubscription] = ()
-    #: no subscriber ever had this id or a higher one
-    next_subscriber: int = 1
-    #: pubend -> how far the PFS goes
-    delivered: Mapping[str, int] = field(default_factory=dict)
-    topics: Iterable[Topic] = ()
-    #: pubend hosted here -> broker that may have subscribers of it -> the oldest row of that broker that
-    #: counts; a pubend is not there if the tables say nothing of it
-    hosts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    #: Subscribers with greater ids came after the tables had lost rows: they may have been here before. None
-    #: if no rows were ever lost.
-    doubtful_above: int | None = None
 
 
 class Broker:
@@ -270,6 +250,27 @@ class Broker:
         else:
             self._turn.out.add(RefusePeer(stimulus.peer, reason, error.__cause__ or error))
 
+    def append(self) -> list[Effect]:
+        """Do the first part of `settle`, if the rest is to come later: give what was published to the log.
+
+        Publishers wait for the sync of the log, and not for what is done meanwhile.
+        """
+        for pubend in self._pubends.values():
+            pubend.log()
+        self._turn.log.flush()
+        return self._departures.take(self._turn.out.take(), self._turn.now)
+
+    def deliver(self, now: int, wall: int) -> list[Effect]:
+        """Go on with deliveries that were too many for one turn: see `is_behind`. All must be settled."""
+        self._turn.now, self._turn.wall = now, wall
+        self._host.go_on()
+        return self.settle()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether subscribers are to be told more than fits into one turn; `deliver` goes on with it."""
+        return self._host.is_behind
+
     def settle(self) -> list[Effect]:
         """Do the second half of `handle`: deliver, follow, ask and save what the first has made possible."""
         for pubend in self._pubends.values():
@@ -330,7 +331,7 @@ class Broker:
 
     def next_wake(self) -> int:
         """Return the monotonic time when the broker wants a Woken at the latest."""
-        if self._sessions.is_leaving or self._host.is_telling:
+        if self._sessions.is_leaving or self._host.is_telling or self._host.is_behind:
             return self._turn.now
         times = [self._woken_at + self.config.period]
         times += [at for stream in self._streams.values() if (at := stream.next_wake()) is not None]

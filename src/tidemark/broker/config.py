@@ -1,18 +1,20 @@
-"""BrokerConfig: everything about a broker that does not change in its life."""
+"""What a broker begins with: all that does not change in its life, and what its disk has when it starts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tidemark.access.document import AccessDocument
-from tidemark.broker.effects import DrainNotice
+from tidemark.broker.effects import DrainNotice, RecoveredPubend
 from tidemark.broker.hosting.host import HostPolicy
+from tidemark.broker.hosting.subscription import SavedSubscription
 from tidemark.broker.observer import Observer
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.broker.topics import TopicLimits
 from tidemark.ticks import Thresholds
+from tidemark.wire.frames import Topic
 from tidemark.wire.limits import LINK_NEWEST
 
 MILLISECOND = 1_000
@@ -77,3 +79,22 @@ class BrokerConfig:
     def policy_of(self, pubend: str) -> PubendPolicy:
         """Return the policy of a pubend that is hosted here."""
         return self.pubend_policies.get(pubend, self.pubend_policy)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a broker's disk has when the broker starts."""
+
+    pubends: Mapping[str, RecoveredPubend] = field(default_factory=dict)
+    subscriptions: Iterable[SavedSubscription] = ()
+    #: no subscriber ever had this id or a higher one
+    next_subscriber: int = 1
+    #: pubend -> how far the PFS goes
+    delivered: Mapping[str, int] = field(default_factory=dict)
+    topics: Iterable[Topic] = ()
+    #: pubend hosted here -> broker that may have subscribers of it -> the oldest row of that broker that
+    #: counts; a pubend is not there if the tables say nothing of it
+    hosts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    #: Subscribers with greater ids came after the tables had lost rows: they may have been here before. None
+    #: if no rows were ever lost.
+    doubtful_above: int | None = None

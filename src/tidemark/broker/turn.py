@@ -1,7 +1,8 @@
 """Turn: what every part of a broker shares while it handles one stimulus.
 
 Time reaches the parts in this one way: `Broker.hear` sets `now` and `wall` before it dispatches a stimulus,
-and nothing else assigns them. Effects and counters leave in the same way.
+as `Broker.deliver` does before it goes on, and nothing else assigns them. Effects and counters leave in the
+same way.
 
 A frame comes from a stranger. What a part does with it before it changes anything goes into `with
 turn.looking:`, and whatever is raised in there, foreseen or not, ends the connection and not the broker

@@ -17,7 +17,9 @@ from tidemark.cli.options import JSON
 @click.option("--check", is_flag=True, help="Exit 1 when a goal is missed.")
 @click.option("--minutes", type=click.FloatRange(0.1), help="How long it lasts, for soak.")
 @click.option(
-    "--case", metavar="CASE", help="Only this part of it, for spark: reading, archive, deep or sink."
+    "--case",
+    metavar="CASE",
+    help="Only this part of it, for spark (reading, archive, deep, sink) and hostile (an attack).",
 )
 @click.option(
     "--before",
@@ -51,6 +53,7 @@ def bench(
     tidemark bench steps --json > before.jsonl; tidemark bench steps --before before.jsonl
     tidemark bench peers --page docs/performance.md
     tidemark bench spark --case sink
+    tidemark bench hostile --case "all together"
     """
     from tidemark.lab.bench import BENCHES, run
 

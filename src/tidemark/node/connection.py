@@ -216,6 +216,7 @@ class Connection(TurnTaking):
         self._transport = cast(asyncio.Transport, transport)
         peer: Any = transport.get_extra_info("peername")
         self.address = str(peer[0]) if isinstance(peer, tuple) else ""
+        self.opened_from(self.address)
         keep_alive(self._transport)
         reason = self._server.opened(self)
         if reason is not None:
@@ -356,9 +357,8 @@ class Connection(TurnTaking):
             elif isinstance(frame, Ask):
                 if not self._questions.take():
                     server.questions_refused += 1
-                    reason = (
-                        f"a client may ask {server.limits.questions} questions a second: limits.questions"
-                    )
+                    most = server.limits.questions
+                    reason = f"a client may ask {most} questions a second: limits.questions"
                     self._answer(Refused("ask", str(frame.ticket), "limit", reason))
                 elif (refusal := server.runtime.broker.may_ask(client, frame)) is not None:
                     server.security.audit.denied(self.principal, self.address, refusal)
@@ -367,7 +367,7 @@ class Connection(TurnTaking):
                     server.security.audit.asked(self.principal, self.address, frame)
                     if not server.admin.answer(frame, client, self._answer):
                         said.append(frame)
-                    elif server.turns.clock() > until:
+                    elif server.turns.work() > until:
                         left = frames[at + 1 :]
                         break
             elif isinstance(frame, Lease) and (reason := self._no_lease()):

@@ -5,8 +5,10 @@ same turn of the loop; its disk effects go to the disk threads, whose completion
 runtime promises:
 - The order of effects is kept for each connection and for each disk thread.
 - Nothing is read from publishers while the disk is more than `limits.disk_queue` behind, and nothing from one
-  that alone has more than its share of `limits.in_flight` on the way to the disk, or that has published more
-  than its quota.
+  that alone has more than its share of `limits.in_flight` on the way to the disk and to subscribers, or that
+  has published more than its quota. Nothing is read from neighbours while deliveries are behind.
+- Publishers wait for no deliveries: what they have sent goes to the disk before what is durable is passed on,
+  and more than fits into one turn of the broker is delivered in several passes of the event loop.
 - After an error in the broker or on the disk nothing more is handled, sent or written.
 """
 
@@ -14,16 +16,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import Iterable
-from time import perf_counter, thread_time
 from traceback import extract_tb
 from typing import Protocol
 
 from tidemark.access.principal import Principal
 from tidemark.broker.broker import Broker
 from tidemark.broker.effects import (
-    CacheRead,
     ClientCame,
     ClientFrameReceived,
     ClientGone,
@@ -32,11 +31,8 @@ from tidemark.broker.effects import (
     Effect,
     LinkDown,
     LinkUp,
-    LogFetched,
-    LogRead,
     LogSynced,
     PeerFrameReceived,
-    PfsRead,
     RefuseClient,
     RefusePeer,
     SendClient,
@@ -55,6 +51,7 @@ from tidemark.node.disk.disk_threads import DiskThreads
 from tidemark.node.logs import Log
 from tidemark.node.runtime_connection import RuntimeConnection, RuntimeLink
 from tidemark.node.turns.awake import Awake
+from tidemark.node.turns.disk_reads import READ, DiskReads
 from tidemark.node.turns.turns import Turns
 from tidemark.wire.frames import ClientFrame, Hello, PeerFrame, Ping, Publish
 
@@ -68,8 +65,6 @@ SETTLE_ROUNDS = 4
 #: the broker settles, unless so many bytes have come already. What is less is settled, and synced, at once.
 SETTLED_LATER_BYTES = 8 << 10
 SETTLED_LATER_BYTES_MAX = 512 << 10
-#: What was read from a disk. It is no news to anybody but who asked, so that it may be handled later.
-_READ = frozenset((CacheRead, LogFetched, LogRead, PfsRead))
 #: A client that is over its quota hears from the broker at least this often.
 QUOTA_WAIT_SECONDS_MAX = 2.0
 log = Log("runtime")
@@ -108,10 +103,6 @@ class Runtime:
         self.backlog = Backlog()
         self.disk = DiskThreads(worker, self)
         self._listener = listener
-        #: What was read from the disk and waits for its turn among the connections that wait for theirs.
-        self._reads: deque[Stimulus] = deque()
-        #: the steps that are taken for the first of them; None before the first step
-        self._read_steps: Steps | None = None
         #: Connections with something to write: those with events, which are written first, and the others.
         #: `Connection.send` appends itself, `_flush` empties both lists.
         self.to_deliver: list[RuntimeConnection] = []
@@ -136,6 +127,8 @@ class Runtime:
         #: client -> the batches that came from it and were not given to the disk yet, and what they take
         self._came: dict[int, tuple[int, int]] = {}
         self._came_bytes = 0
+        #: the broker has more to deliver, and goes on with it in the next pass of the loop
+        self._is_delivering = False
         #: the times that the broker was told with what is not settled
         self._now = self._wall = 0
         #: what the broker is still to hear of connections that were refused while a stimulus was handled
@@ -145,6 +138,7 @@ class Runtime:
         self._awake = Awake(self._loop, self._is_disk_at_work) if stays_awake else None
         #: connections that wait until others have had their part of the event loop's time; shared with them
         self.turns = Turns(self._loop)
+        self._reads = DiskReads(self, self.turns)
         #: the number of the next client; numbers are not used again while the process lives
         self._next_client = 1
         #: the timer that wakes the broker, and the time it is set for, in monotonic microseconds
@@ -166,7 +160,7 @@ class Runtime:
     ) -> int:
         """Have the broker handle stimuli in order, and carry out the effects.
 
-        After the time `until`, on perf_counter, no further stimulus is begun. Returns how many were handled,
+        After the time `until`, on `Turns.work`, no further stimulus is begun. Returns how many were handled,
         which is at least one, and all of them once the runtime is over. All disk effects of one call go to
         the disk threads together. What was published is settled a moment later while a sync is under way,
         which it has to wait for anyway, and with `expects_more`, when all sockets that can be read have been:
@@ -184,7 +178,7 @@ class Runtime:
                 while self._gone:
                     self._handle(self._gone.pop(0), to_disk)
                 handled += 1
-                if perf_counter() > until:
+                if self.turns.work() > until:
                     break
             is_little = not to_disk and self._came_bytes < SETTLED_LATER_BYTES_MAX
             may_wait = expects_more or (handled > 0 and self._is_log_syncing)
@@ -194,6 +188,8 @@ class Runtime:
             self._settle(to_disk)
             while self._gone:
                 self._handle(self._gone.pop(0), to_disk)
+            if self.broker.is_behind:
+                self._deliver_soon()
             wake_at = self.broker.next_wake()
         except Exception as error:
             # Half of a stimulus has been handled: no state of the broker can be trusted any more.
@@ -204,11 +200,9 @@ class Runtime:
         is_urgent = any(type(effect) is SyncLog for effect in to_disk)
         if not is_urgent:
             self._flush()
-        if to_disk:
-            self.disk.put(to_disk)
-            self._put(to_disk)
+        self._put(to_disk)
         self._flush()
-        if not self.is_over:
+        if not self.is_over and not self._is_delivering:
             self._set_timer(wake_at)
         return handled
 
@@ -239,8 +233,8 @@ class Runtime:
 
         What it sends is sent; disk effects go to `to_disk`.
         """
-        is_patient = may_settle_later(stimulus)
-        if not is_patient:
+        is_patient, is_synced = may_settle_later(stimulus), type(stimulus) is LogSynced
+        if not is_patient and not is_synced:
             self._settle(to_disk)
         if not self._is_unsettled:
             # What is settled together happens at one time: the ticks of batches that came together go on.
@@ -252,8 +246,10 @@ class Runtime:
             self._came[stimulus.client] = batches + (len(stimulus.frame.parts) or 1), size + held
             self._came_bytes += held
         self._carry_out(self.broker.hear(stimulus, self._now, self._wall), to_disk)
-        if type(stimulus) is LogSynced:
+        if is_synced:
             self._flush()  # publishers wait for nothing but their acknowledgement
+            self._carry_out(self.broker.append(), to_disk)
+            self._put(to_disk)
         if not is_patient:
             self._settle(to_disk)
 
@@ -309,9 +305,13 @@ class Runtime:
         return handled
 
     def _put(self, effects: list[Effect]) -> None:
-        """Count what the disk was given, and what of it each publisher has under way."""
+        """Give `effects` to the disk, and count what of it each publisher has under way; empties the list."""
+        if not effects:
+            return
         before = self.backlog.logged
+        self.disk.put(tuple(effects))
         self.backlog.put(effects)
+        effects.clear()
         came, self._came, self._came_bytes = self._came, {}, 0
         if self.backlog.logged > before:
             for client, (batches, size) in came.items():
@@ -412,7 +412,8 @@ class Runtime:
         handled = self.give([PeerFrameReceived(peer, frame) for frame in frames], until)
         if self._awake is not None:
             self._awake.stay()
-        if self.backlog.bytes > self._disk_queue_bytes_max and self.peers.get(peer) is connection:
+        is_behind = self._is_delivering or self.backlog.bytes > self._disk_queue_bytes_max
+        if is_behind and self.peers.get(peer) is connection:
             self._paused_links.add(connection)
             connection.pause()
         return handled
@@ -432,14 +433,20 @@ class Runtime:
         What was read is handled in turns, since much may follow from it and nobody waits for it in a hurry.
         """
         self.backlog.done(stimuli)
-        self._in_flight.done(self.backlog.durable)
-        reads = [stimulus for stimulus in stimuli if type(stimulus) in _READ]
-        if reads and not self._reads:
-            self.turns.wait(self)
-        self._reads += reads
-        self.give([stimulus for stimulus in stimuli if type(stimulus) not in _READ] if reads else stimuli)
+        began = self.turns.work()
+        reads = [stimulus for stimulus in stimuli if type(stimulus) in READ]
+        self._reads.add(reads)
+        self.give([stimulus for stimulus in stimuli if type(stimulus) not in READ] if reads else stimuli)
+        self._charge_publishers(self.turns.work() - began)
+        self._resume()
         if self._awake is not None and any(type(stimulus) is LogSynced for stimulus in stimuli):
             self._awake.stay()
+
+    def _resume(self) -> None:
+        """Read again from publishers and neighbours, once the disk and the deliveries have caught up."""
+        if self._is_delivering:
+            return  # what is durable and not delivered yet is still under way
+        self._in_flight.done(self.backlog.durable)
         if self.backlog.bytes > self._disk_queue_bytes_max // 2:
             return
         for client in [each for each in self._paused_clients if self._in_flight.has_room(each)]:
@@ -450,29 +457,37 @@ class Runtime:
         for link in links:
             link.resume()
 
-    def go_on(self) -> bool:
-        """Use one slice for what was read from the disk; return whether a part of it is left."""
-        until, began = self.turns.deadline(), thread_time()
-        while self._reads and not self.is_over:
-            fetching, stimulus = self.broker.fetching, self._reads[0]
-            asker = fetching.asker(stimulus.ticket) if isinstance(stimulus, LogFetched) else None
-            if self._read_steps is None:
-                self._read_steps = self.broker.preparation.of_read(stimulus) or iter(())
-            work, is_last = self.take_step(self._read_steps)
-            if is_last and not self.is_over:
-                self._reads.popleft()
-                self._read_steps = None
-                self.give((stimulus,))
-            connection = self.clients.get(asker) if isinstance(asker, int) else self.peers.get(asker or "")
+    def _charge_publishers(self, seconds: float) -> None:
+        """What was done with published events has taken so long: it counts as their publishers' time."""
+        for client, part in self._in_flight.parts():
+            connection = self.clients.get(client)
             if connection is not None:
-                connection.charge(thread_time() - began)
-            if work is not None:
-                self.turns.run(work, lambda _: self.turns.wait(self))
-                return False
-            if self.turns.clock() > until:
-                break
-            began = thread_time()
-        return bool(self._reads) and not self.is_over
+                connection.charge(seconds * part)
+
+    def _deliver_soon(self) -> None:
+        """Go on delivering in the next pass of the loop, after what can be read by then."""
+        if not self._is_delivering:
+            self._is_delivering = True
+            self._loop.call_soon(self._deliver)
+
+    def _deliver(self) -> None:
+        """Deliver what fits into one turn of the broker."""
+        self._is_delivering = False
+        if self.is_over:
+            return
+        began = self.turns.work()
+        to_disk: list[Effect] = []
+        try:
+            self._settle(to_disk)
+            self._now, self._wall = monotonic_us() + self._ahead_us, wall_us()
+            self._carry_out(self.broker.deliver(self._now, self._wall), to_disk)
+        except Exception as error:
+            self._fail(error)
+            return
+        self._put(to_disk)
+        self.give(())
+        self._charge_publishers(self.turns.work() - began)
+        self._resume()
 
     def disk_failed(self, error: BaseException) -> None:
         """The disk has failed: stop, and tell the node."""

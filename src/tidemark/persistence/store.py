@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack, suppress
 
-from tidemark.broker.broker import Recovered
+from tidemark.broker.config import Recovered
 from tidemark.broker.effects import (
     AppendEvents,
     AppendLease,
@@ -46,7 +46,7 @@ from tidemark.broker.effects import (
     SyncPfs,
     WriteCache,
 )
-from tidemark.broker.hosting.host import SavedSubscription
+from tidemark.broker.hosting.subscription import SavedSubscription
 from tidemark.errors import StorageError
 from tidemark.persistence.alarm import Alarms
 from tidemark.persistence.cache_store import CacheStore

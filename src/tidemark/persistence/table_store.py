@@ -14,7 +14,7 @@ from tidemark.broker.effects import (
     SelectorSince,
     TablesCommitted,
 )
-from tidemark.broker.hosting.host import SavedSubscription
+from tidemark.broker.hosting.subscription import SavedSubscription
 from tidemark.errors import DiskFailedError
 from tidemark.persistence.alarm import Alarms
 from tidemark.persistence.patient_sync import PatientSync

@@ -10,7 +10,7 @@ from tests.broker.desk import MORNING, SCHEMA, Desk, batch, sent, told
 from tidemark.access.document import AccessDocument
 from tidemark.access.principal import Principal
 from tidemark.broker.access.owner_digest import digest_of
-from tidemark.broker.broker import Recovered
+from tidemark.broker.config import Recovered
 from tidemark.broker.effects import (
     AccessChanged,
     AppendEvents,

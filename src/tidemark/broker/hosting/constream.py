@@ -3,6 +3,10 @@
 Owns latest_delivered and which selectors are in force. A constream moves up to the doubt horizon, stops
 wherever a subscriber starts or a changed selector comes into force, and finds for each piece which rows
 matched which subscriber. It never passes an event whose schema is not known yet.
+
+A piece has at most PIECE_BYTES_MAX, PIECE_ROWS_MAX and PIECE_TOPICS_MAX, and in one turn of the broker
+constreams deliver about one such piece (`Ration`): a large batch, or one of thousands of topics, is matched
+in several turns, and others are served between them.
 """
 
 from __future__ import annotations
@@ -26,6 +30,10 @@ Subscribers = NDArray[np.uint32]
 FEW_MEMBERS = 16
 #: Sets of members for which that is remembered.
 FOUND_MAX = 1_024
+#: What is matched and delivered at once; each topic has a matcher of its own.
+PIECE_BYTES_MAX = 512 << 10
+PIECE_ROWS_MAX = 2_048
+PIECE_TOPICS_MAX = 32
 
 
 class ActiveSelectors:
@@ -159,7 +167,7 @@ class Constream:
             upto = min([horizon, *(tick for tick in self.starting.values() if tick > self.delivered)])
         if upto <= self.delivered:
             return None
-        return self.stream.window.reach(self.delivered, upto)
+        return self.stream.window.reach(self.delivered, upto, PIECE_BYTES_MAX)
 
     def gap(self, upto: int) -> int | None:
         """Return the end of the gap that begins at `delivered`, at most `upto`; None if there is no gap."""
@@ -179,6 +187,10 @@ class Constream:
         batch = self.stream.window.events(self.delivered, upto)
         if batch is None:
             return MatchedPiece(self.delivered, upto, None, [])
+        rows = rows_at_once(batch)
+        if rows < batch.count:
+            upto = int(batch.ticks[rows]) - 1
+            batch = batch.slice(0, rows)
         strange = audience.unknown_from(batch)
         if strange is not None:
             upto = int(batch.ticks[strange]) - 1
@@ -197,3 +209,57 @@ class Constream:
         matches = list(audience.matches(batch))
         turn.observer.matched(self.stream.pubend, batch, matches)
         return MatchedPiece(self.delivered, upto, batch, matches, expired)
+
+
+def rows_at_once(batch: EventBatch) -> int:
+    """Return how many of the first rows of a batch are one piece: all of a small one, and at least one."""
+    rows = min(batch.count, PIECE_ROWS_MAX)
+    if int(batch.ends[rows - 1]) > PIECE_BYTES_MAX:
+        rows = max(1, int(np.searchsorted(batch.ends, PIECE_BYTES_MAX, side="right")))
+    if len(batch.shapes) > PIECE_TOPICS_MAX:
+        _, first = np.unique(batch.prelude("shape")[:rows], return_index=True)
+        if len(first) > PIECE_TOPICS_MAX:
+            rows = int(np.sort(first)[PIECE_TOPICS_MAX])
+    return rows
+
+
+class Ration:
+    """What the constreams of a host may deliver in one turn, and which of them go on in another."""
+
+    def __init__(self) -> None:
+        self._left = PIECE_BYTES_MAX
+        #: pubends whose constreams have more to deliver
+        self._unfinished: dict[str, None] = {}
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether some constream has more to deliver than fitted into its turn."""
+        return bool(self._unfinished)
+
+    def begin(self) -> None:
+        """A turn begins."""
+        self._left = PIECE_BYTES_MAX
+
+    def may_go_on(self, pubend: str) -> bool:
+        """Return whether a constream may deliver a piece now; if not, it is unfinished."""
+        if self._left <= 0:
+            self._unfinished[pubend] = None
+        return pubend not in self._unfinished
+
+    def took(self, piece: MatchedPiece) -> None:
+        """A piece was delivered."""
+        if piece.batch is not None:
+            self._left -= max(
+                len(piece.batch.data),
+                piece.batch.count * (PIECE_BYTES_MAX // PIECE_ROWS_MAX),
+                min(len(piece.batch.shapes), PIECE_TOPICS_MAX) * (PIECE_BYTES_MAX // PIECE_TOPICS_MAX),
+            )
+
+    def forget(self, pubend: str) -> None:
+        """There is no such pubend any more."""
+        self._unfinished.pop(pubend, None)
+
+    def finish(self) -> dict[str, None]:
+        """Take the unfinished ones, which may go on in the turn that begins."""
+        unfinished, self._unfinished = self._unfinished, {}
+        return unfinished

@@ -17,15 +17,15 @@ import numpy as np
 
 from tidemark.access.rights import Hidden
 from tidemark.broker.access.hiding import SharedPiece
-from tidemark.broker.effects import DropSubscription, SaveReleased, SaveSubscription, SelectorSince
+from tidemark.broker.effects import DropSubscription, SaveReleased, SaveSubscription
 from tidemark.broker.hosting.acknowledgements import Acknowledgements
 from tidemark.broker.hosting.catchup_streams import CatchupStreams
-from tidemark.broker.hosting.constream import Constream, MatchedPiece
+from tidemark.broker.hosting.constream import Constream, MatchedPiece, Ration
 from tidemark.broker.hosting.delivery import Delivery
 from tidemark.broker.hosting.host_state import HostState
 from tidemark.broker.hosting.match_log import MatchLog
 from tidemark.broker.hosting.owed import OwedCounts
-from tidemark.broker.hosting.subscription import HostedSubscription, SelectorPeriod
+from tidemark.broker.hosting.subscription import HostedSubscription, SavedSubscription, SelectorPeriod
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.streams.interest import HERE, Interests
 from tidemark.broker.streams.stream import Ranges, Stream
@@ -51,22 +51,6 @@ class HostPolicy:
     save: int = 250 * MILLISECOND
     #: There is an archive: what pubends have let go is recalled from there before it is told as a gap.
     recall: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SavedSubscription:
-    """A durable subscription as the tables keep it."""
-
-    id: int
-    name: str
-    #: every selector that it may still need, oldest first; never empty
-    history: tuple[SelectorSince, ...]
-    released: Mapping[str, int]
-    #: the PFS knows what matched the subscriber beyond this; None if that is since its first selector holds
-    known: Mapping[str, int] | None = None
-    epoch: int = 0
-    made_at: int = 0
-    owner: str = ""
 
 
 class StartPermission(Protocol):
@@ -109,6 +93,7 @@ class Host:
         log = self._match_log = MatchLog(turn)
         #: pubends whose constream may be able to move; `settle` takes them one by one
         self._dirty_pubends: dict[str, None] = {}
+        self._ration = Ration()
         self.acknowledgements = Acknowledgements(state, turn, self)
         delivery = self._delivery = Delivery(turn, registry)
         self.catchup_streams = CatchupStreams(state, delivery, log, fetching, turn, recall=policy.recall)
@@ -175,6 +160,7 @@ class Host:
             self.catchup_streams.end(pubend, number)
         del self.constreams[pubend]
         self._dirty_pubends.pop(pubend, None)
+        self._ration.forget(pubend)
         for subscription in self.subscriptions.values():
             subscription.told.pop(pubend, None)
 
@@ -358,6 +344,7 @@ class Host:
 
     def settle(self) -> None:
         """Move every constream and catchup stream as far as the stimulus has made possible."""
+        self._ration.begin()
         if self._newcomers:
             for pubend in self._dirty_pubends:
                 self._start(pubend, self.constreams[pubend])
@@ -369,6 +356,15 @@ class Host:
                 pubend = next(iter(self._dirty_pubends))
                 del self._dirty_pubends[pubend]
                 self._move(pubend, self.constreams[pubend])
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether constreams have more to deliver than fitted into their turn."""
+        return self._ration.is_behind
+
+    def go_on(self) -> None:
+        """Let the constreams that had more to deliver go on in the next `settle`."""
+        self._dirty_pubends |= self._ration.finish()
 
     # The constream.
 
@@ -385,10 +381,13 @@ class Host:
             if gap is not None:
                 self._break(pubend, constream, gap)
                 continue
+            if not self._ration.may_go_on(pubend):
+                break
             piece = constream.piece(upto, self.audience, self._turn)
             if piece is None:
                 self._counters["topics_unknown"] += 1
                 break
+            self._ration.took(piece)
             self._deliver(pubend, constream, piece)
         stream, at = constream.stream, constream.delivered
         if stream.position > at and (unknown := stream.window.knowledge.unknown(at, stream.position)):
@@ -568,6 +567,7 @@ class Host:
     def wake(self) -> None:
         """Tell silence to subscribers that lag, save acknowledgements, and try again what waits."""
         now = self._turn.now
+        self.go_on()
         for pubend in self.constreams:
             self._dirty_pubends[pubend] = None
             self.catchup_streams.wake(pubend)

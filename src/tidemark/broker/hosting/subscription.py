@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tidemark.access.rights import Hidden
@@ -143,3 +143,19 @@ class HostedSubscription:
         self.client = None
         self.credit = 0
         self.told.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class SavedSubscription:
+    """A durable subscription as the tables keep it."""
+
+    id: int
+    name: str
+    #: every selector that it may still need, oldest first; never empty
+    history: tuple[SelectorSince, ...]
+    released: Mapping[str, int]
+    #: the PFS knows what matched the subscriber beyond this; None if that is since its first selector holds
+    known: Mapping[str, int] | None = None
+    epoch: int = 0
+    made_at: int = 0
+    owner: str = ""

@@ -318,8 +318,7 @@ class Pubend:
         return f"the publisher {name!r} has left{where}: ask there which of its events are logged"
 
     def _append_move(self, name: str, last: tuple[int, int], move: PublisherMove) -> None:
-        if self._gathered:
-            self._log()  # the log has events of before the move before it has the move
+        self.log()  # the log has events of before the move before it has the move
         self._publishers.moved(name, last, move)
         self._out.add(AppendMove(self.name, name, *last, move))
         self._unsynced += 1
@@ -360,8 +359,10 @@ class Pubend:
         self._unsynced += 1
         self._gathered.append(_Gathered(publisher, last, batch))
 
-    def _log(self) -> None:
+    def log(self) -> None:
         """Append what has come since the last call: what a publisher has sent in a row becomes one batch."""
+        if not self._gathered:
+            return
         gathered, self._gathered = self._gathered, []
         for publisher, last, batches in _in_a_row(gathered):
             batch = concatenate(batches)
@@ -387,8 +388,7 @@ class Pubend:
 
     def settle(self) -> None:
         """Log what has come, and pass on what has become durable; its publishers were answered already."""
-        if self._gathered:
-            self._log()
+        self.log()
         if self._fresh:
             fresh, self._fresh = self._fresh, []
             for base, upto, batch in _merged(fresh):

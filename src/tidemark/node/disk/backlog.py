@@ -146,6 +146,11 @@ class InFlight:
         while self._recent and next(iter(self._recent.values())) < self._syncs - RECENT_SYNCS:
             self._recent.pop(next(iter(self._recent)))
 
+    def parts(self) -> list[tuple[int, float]]:
+        """Return each client that has something under way, and what part of all that is its own."""
+        total = sum(self._weights.values())
+        return [(client, weight / total) for client, weight in self._weights.items()]
+
     def forget(self, client: int) -> None:
         """`client` is gone."""
         self._recent.pop(client, None)

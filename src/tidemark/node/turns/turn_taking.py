@@ -6,12 +6,12 @@ What does not fit into a slice waits here, and the socket is not read meanwhile 
 from __future__ import annotations
 
 import asyncio
-from time import thread_time
 
 from tidemark.broker.preparation import Steps, Work
 from tidemark.message.batches.batch import Buffer
 from tidemark.node.clock import Clock
-from tidemark.node.turns.turns import SLICE_FRAMES_MAX, Account, Turns
+from tidemark.node.turns.accounts import Account
+from tidemark.node.turns.turns import SLICE_FRAMES_MAX, Turns
 from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import Frame, Topic
 from tidemark.wire.liveness.liveness import Liveness
@@ -24,7 +24,6 @@ class TurnTaking(asyncio.BufferedProtocol):
     """The base of `Connection`, which says how bytes are decoded and what is done with frames."""
 
     __slots__ = (
-        "_account",
         "_decoder",
         "_goes_first",
         "_is_away",
@@ -37,6 +36,7 @@ class TurnTaking(asyncio.BufferedProtocol):
         "_transport",
         "_turns",
         "_unheard",
+        "account",
         "is_held",
         "liveness",
     )
@@ -45,7 +45,8 @@ class TurnTaking(asyncio.BufferedProtocol):
         """`turns` are those of the server, `time` is the loop's clock."""
         self._turns = turns
         self._time = time
-        self._account = Account(turns.clock)
+        #: what was used of the event loop's time; `opened_from` has the address count too
+        self.account = Account(turns.clock)
         self._decoder = FrameDecoder(frames_max=SLICE_FRAMES_MAX, joins=True)
         #: frames that were decoded and wait for this connection's turn; at most SLICE_FRAMES_MAX
         self._unheard: list[Frame] = []
@@ -65,6 +66,10 @@ class TurnTaking(asyncio.BufferedProtocol):
         self.is_held = False
         #: whether the other side is alive, on the loop's clock; the server's sweeps judge by it
         self.liveness = Liveness(time())
+
+    def opened_from(self, address: str) -> None:
+        """The socket is open: what is used from now on counts for the remote address too."""
+        self.account = self._turns.accounts.open(address)
 
     def _decode(self, data: Buffer) -> None:
         """Add the frames that `data` completes, or the next of those that have come before, to `_unheard`."""
@@ -113,21 +118,21 @@ class TurnTaking(asyncio.BufferedProtocol):
                 self._is_away = True
                 self._turns.run(work, self._back, is_first=self._goes_first)
                 return False
-            if self._turns.clock() > until:
+            if self._turns.work() > until:
                 return False
         return False
 
     def _back(self, seconds: float) -> None:
         """The thread has done its step, which took so long: go on in this connection's turn."""
         self._is_away = False
-        self._account.used(seconds)
+        self.account.used(seconds)
         if self._is_parked:
             self._is_parked = False
             self._turns.wait(self)
 
     def charge(self, seconds: float) -> None:
         """What was done for this connection elsewhere has used so much of the event loop's time."""
-        self._account.used(seconds)
+        self.account.used(seconds)
 
     @property
     def is_paused(self) -> bool:
@@ -145,12 +150,14 @@ class TurnTaking(asyncio.BufferedProtocol):
         if self._is_closing:
             return
         turns = self._turns
-        began = thread_time()
-        is_overdrawn = self._account.is_overdrawn
+        began = turns.work()
+        may_go_now = not self._is_waiting and turns.may_go_now(self.account)
         self._decode(data)
-        if self._unheard and not is_overdrawn and not self._is_closing:
+        if self._unheard and may_go_now and not self._is_closing:
             self._hear(turns.deadline())
-        self._account.used(thread_time() - began)
+        used = turns.work() - began
+        turns.went(used)
+        self.account.used(used)
         if self._has_more and not self._is_waiting:
             self._wait()
 
@@ -160,14 +167,14 @@ class TurnTaking(asyncio.BufferedProtocol):
             self._is_parked = True
             return False
         turns = self._turns
-        began = thread_time()
+        began = turns.work()
         # What waits for the disk is handled when the disk has caught up: see `resume`.
         if self._has_more and not self.is_held:
             if not self._unheard:
                 self._decode(b"")
             if self._unheard and not self._is_closing:
                 self._hear(turns.deadline())
-        self._account.used(thread_time() - began)
+        self.account.used(turns.work() - began)
         if self._has_more and not self.is_held:
             return True
         self._is_waiting = False

@@ -1,16 +1,22 @@
 """Turns: how connections share the event loop, so that nobody waits for long because another says much.
 
-What a connection receives is handled at once, in a slice of at most SLICE_SECONDS. A connection that has used
-more than its share of the loop lately, or that leaves a part of what it has received unhandled, waits: its
-socket is not read, and it gets a further slice whenever its turn comes, in the order in which connections
-began to wait. All slices of those that wait take at most TURN_SECONDS of each pass of the event loop. The
-rest of a pass belongs to connections that say little, to the completions of the disk and to timers.
+What a connection receives is handled at once, in a slice of at most SLICE_SECONDS of processor time, unless
+somebody waits who has used less of the loop's time lately (`accounts`), or what is handled at once takes more
+than AT_ONCE_SECONDS in this pass of the event loop. Then the connection waits, as one does that leaves a part
+of what it has received unhandled: its socket is not read, and it gets a slice when its turn comes. Of those
+that wait, the one that has used the least goes first, so that a connection that says little waits for one
+slice of somebody else and not for one of each. All slices of those that wait take at most TURN_SECONDS of
+each pass. The rest of a pass belongs to the completions of the disk, to deliveries and to timers.
 
 A slice ends between two frames, and between two steps of what is done for a frame before it is handled
-(`broker.preparation`). Steps that take long are done on a thread; the connection waits for it, and the time
-that it took counts as the connection's. The thread holds the interpreter lock while it works, and each time
-that the loop gives it up, for a socket say, the loop waits for it again. So the thread rests after each step
-for as long as the step took.
+(`broker.preparation`). Who cannot end in time pays for it with the next turns. Steps that take long are done
+on a thread; the connection waits for it, and the time that it took counts as the connection's. The thread
+holds the interpreter lock while it works, and each time that the loop gives it up, for a socket say, the loop
+waits for it again. So the thread rests after each step for as long as the step took.
+
+Connections used to take turns in the order in which they began to wait. With a dozen busy ones a publisher
+of one event every 10 ms then got its next slice when all others had had theirs, each a few milliseconds, by
+which time more events had come than fit into a slice: it was never done, and waited for seconds.
 """
 
 from __future__ import annotations
@@ -20,19 +26,20 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from heapq import heappop, heappush
+from itertools import count
 from time import perf_counter, sleep, thread_time
 from typing import Protocol
 
 from tidemark.node.clock import Clock
+from tidemark.node.turns.accounts import SAME_ORDER, Account, Accounts
 
 #: How long the frames of one connection are handled without a break.
 SLICE_SECONDS = 0.001
+#: How long what comes is handled at once in one pass of the event loop, of all connections together.
+AT_ONCE_SECONDS = 0.002
 #: How long the frames of all connections that wait are handled in one pass of the event loop.
 TURN_SECONDS = 0.002
-#: A connection may use one part in SHARE of the event loop's time before it has to wait for its turn ...
-SHARE = 4
-#: ... and this long at once.
-BURST_SECONDS = 0.002
 #: The longest rest of the thread that does long steps, after one of them.
 REST_SECONDS_MAX = 0.1
 #: Frames that a connection decodes for one slice.
@@ -42,31 +49,12 @@ SLICE_FRAMES_MAX = 256
 class Waiting(Protocol):
     """A connection that waits for its turn."""
 
+    @property
+    def account(self) -> Account:
+        """What it has used lately."""
+
     def go_on(self) -> bool:
         """Use one slice; return whether a part is left, so that the connection waits again."""
-
-
-class Account:
-    """What one connection has used of the event loop's time lately. It decides who waits.
-
-    What counts is processor time: that the machine has given the processor to others is nobody's fault.
-    """
-
-    __slots__ = ("_clock", "_free_at")
-
-    def __init__(self, clock: Clock = perf_counter) -> None:
-        self._clock = clock
-        #: when the share of the connection makes up for all that it has used
-        self._free_at = 0.0
-
-    @property
-    def is_overdrawn(self) -> bool:
-        """Whether the connection has used more than its share, so that it has to wait for its turn."""
-        return self._free_at - self._clock() > SHARE * BURST_SECONDS
-
-    def used(self, seconds: float) -> None:
-        """The connection has used so much of the event loop's time."""
-        self._free_at = max(self._free_at, self._clock()) + SHARE * seconds
 
 
 class Rate:
@@ -93,11 +81,22 @@ class Rate:
 class Turns:
     """The connections that wait for their turn. Belongs to the server."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock = perf_counter) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, clock: Clock = perf_counter, work: Clock = thread_time
+    ) -> None:
+        """`clock` is that of the day, `work` that of the processor time of the loop's thread."""
         self._loop = loop
         self.clock = clock
-        self._waiting: deque[Waiting] = deque()
+        #: the clock of slices: a slice is not shorter because the machine does something else meanwhile
+        self.work = work
+        self.accounts = Accounts(clock)
+        #: those that wait, as a heap: their place when they were put here, and who came first of equals
+        self._waiting: list[tuple[float, int, Waiting]] = []
+        self._came = count()
         self._is_due = False
+        #: what was handled at once in this pass of the loop, and whether its end is awaited
+        self._at_once = 0.0
+        self._is_counting = False
         #: how often a connection began to wait; for metrics
         self.waits = 0
         #: does the long steps in `_works`, one of each connection at a time
@@ -107,8 +106,37 @@ class Turns:
     def wait(self, connection: Waiting) -> None:
         """`connection` waits for its turn; it must not be waiting already."""
         self.waits += 1
-        self._waiting.append(connection)
+        self._put(connection)
         self._call()
+
+    def may_go_now(self, account: Account) -> bool:
+        """Return whether what a connection has just received may be handled before anybody's turn."""
+        if self._at_once >= AT_ONCE_SECONDS:
+            return False
+        return not self._waiting or account.order <= self._waiting[0][0] + SAME_ORDER
+
+    def went(self, seconds: float) -> None:
+        """A connection has used so much at once."""
+        self._at_once += seconds
+        if not self._is_counting:
+            self._is_counting = True
+            self._loop.call_soon(self._count_anew)
+
+    def _count_anew(self) -> None:
+        self._at_once, self._is_counting = 0.0, False
+
+    def _put(self, connection: Waiting) -> None:
+        heappush(self._waiting, (connection.account.order, next(self._came), connection))
+
+    def _take(self) -> Waiting:
+        """Take out the one that has used the least."""
+        while True:
+            order, _, connection = heappop(self._waiting)
+            # What was done for it elsewhere meanwhile counts too.
+            now = connection.account.order
+            if not self._waiting or now <= max(order, self._waiting[0][0]) + SAME_ORDER:
+                return connection
+            heappush(self._waiting, (now, next(self._came), connection))
 
     def run(self, work: Callable[[], None], done: Callable[[float], None], *, is_first: bool = False) -> None:
         """Do `work` on a thread, then call `done` on the loop with the seconds of processor time it took.
@@ -135,8 +163,8 @@ class Turns:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def deadline(self) -> float:
-        """Return when a slice that begins now has to end, on `clock`."""
-        return self.clock() + SLICE_SECONDS
+        """Return when a slice that begins now has to end, on `work`."""
+        return self.work() + SLICE_SECONDS
 
     def _call(self) -> None:
         if not self._is_due:
@@ -146,12 +174,12 @@ class Turns:
 
     def _pass(self) -> None:
         self._is_due = False
-        until = self.clock() + TURN_SECONDS
+        until = self.work() + TURN_SECONDS
         while self._waiting:
-            connection = self._waiting.popleft()
+            connection = self._take()
             if connection.go_on():
-                self._waiting.append(connection)
-            if self.clock() >= until:
+                self._put(connection)
+            if self.work() >= until:
                 break
         if self._waiting:
             self._call()

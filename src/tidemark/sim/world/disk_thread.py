@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from random import Random
 
-from tidemark.broker.broker import Recovered
+from tidemark.broker.config import Recovered
 from tidemark.broker.effects import (
     CommitTables,
     CountPfs,

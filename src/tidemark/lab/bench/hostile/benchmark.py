@@ -24,6 +24,8 @@ P99_MS = 50.0
 RSS_MIB = 1_024
 ALONE = "alone"
 TOGETHER = "all together"
+#: What `--case` runs alone, on a fresh broker: the attacks of a case.
+CASES: dict[str, tuple[str, ...]] = {name: (name,) for name in ATTACKS} | {TOGETHER: tuple(ATTACKS)}
 NOTES = (
     "a publisher and a subscriber that behave, in one process; attackers in another, with a lower priority",
     "done: how often the attack did what it is named for, refusals included",
@@ -41,7 +43,6 @@ class HostileEffort:
     rate: float
     #: attacks go on for so long before it is measured, and the broker has so long to recover afterwards
     warm_seconds: float
-    attacks: tuple[str, ...] = tuple(ATTACKS)
 
 
 FULL = HostileEffort("full", 1_000, 100.0, 2.0)
@@ -49,8 +50,11 @@ QUICK = HostileEffort("quick", 200, 100.0, 0.5)
 TINY = HostileEffort("tiny", 5, 100.0, 0.0)
 
 
-def sections(effort: HostileEffort) -> Iterator[Section]:
-    """Yields a section for each attack; AssertionError when an event is missing, repeated or out of order."""
+def sections(effort: HostileEffort, case: str | None = None) -> Iterator[Section]:
+    """Yields a section for each attack, or for one of CASES; AssertionError when what arrived is not exact.
+
+    Exact is: every event once, and in order.
+    """
     with BenchTestbed() as testbed:
         broker = testbed.broker("sync")
         neighbour = testbed.worker("neighbour", url=broker.url)
@@ -60,9 +64,9 @@ def sections(effort: HostileEffort) -> Iterator[Section]:
         neighbour.ask("measure", events=min(effort.events, 50), rate=effort.rate)
         alone = _percentiles(ALONE, measured())
         yield Section(f"hostile clients, sync on {filesystem()}", alone, notes=NOTES)
-        for name in effort.attacks:
-            yield Section(f"beside: {name}", _beside(testbed, broker, measured, effort, (name,)))
-        yield Section(TOGETHER, _beside(testbed, broker, measured, effort, effort.attacks))
+        for name, attacks in CASES.items() if case is None else [(case, CASES[case])]:
+            title = TOGETHER if name == TOGETHER else f"beside: {name}"
+            yield Section(title, _beside(testbed, broker, measured, effort, attacks))
 
 
 @dataclass(frozen=True, slots=True)
