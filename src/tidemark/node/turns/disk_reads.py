@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tidemark.broker.effects import CacheRead, LogFetched, LogRead, PfsRead, Stimulus
+from tidemark.broker.effects import CacheRead, LogFetched, LogRead, PfsCounted, PfsRead, Stimulus
 from tidemark.broker.preparation import Steps
 from tidemark.node.runtime_connection import RuntimeConnection
 from tidemark.node.turns.accounts import Account
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tidemark.node.runtime import Runtime
 
 #: What is handled in turns, and not as soon as the disk reports it.
-READ = frozenset((CacheRead, LogFetched, LogRead, PfsRead))
+READ = frozenset((CacheRead, LogFetched, LogRead, PfsCounted, PfsRead))
 
 
 class DiskReads:
