@@ -1,0 +1,28 @@
+"""Worlds whose brokers deliver one event in a turn: that deliveries are divided breaks no promise."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidemark.broker.hosting import constream
+from tidemark.broker.hosting.constream import Ration
+from tidemark.sim.swarm.swarm import run_seed
+
+
+@pytest.mark.parametrize(("profile", "seed"), [("swarm", 173), ("crashes", 8), ("hostile", 3)])
+def test_every_promise_is_kept_by_brokers_that_deliver_one_event_in_a_turn(
+    profile: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    divided: list[str] = []
+    may_go_on = Ration.may_go_on
+
+    def noted(self: Ration, pubend: str) -> bool:
+        may = may_go_on(self, pubend)
+        divided.extend([] if may else [pubend])
+        return may
+
+    monkeypatch.setattr(constream, "PIECE_BYTES_MAX", 1)
+    monkeypatch.setattr(constream, "PIECE_ROWS_MAX", 1)
+    monkeypatch.setattr(Ration, "may_go_on", noted)
+    assert run_seed(seed, profile=profile).violation is None
+    assert len(divided) > 10, "something was divided"
