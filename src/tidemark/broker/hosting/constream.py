@@ -31,8 +31,8 @@ FEW_MEMBERS = 16
 #: Sets of members for which that is remembered.
 FOUND_MAX = 1_024
 #: What is matched and delivered at once; each topic has a matcher of its own.
-PIECE_BYTES_MAX = 512 << 10
-PIECE_ROWS_MAX = 2_048
+PIECE_BYTES_MAX = 1 << 20
+PIECE_ROWS_MAX = 4_096
 PIECE_TOPICS_MAX = 32
 
 
