@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tidemark.node.disk.backlog import BATCH_WEIGHT, CROWD_PART, RECENT_SYNCS, SHARE_MIN, InFlight
 
 MOST = 4 << 20
@@ -50,3 +52,14 @@ def test_many_have_the_least_share_each() -> None:
     assert not flights.is_over(7)
     flights.add(7, 1, 1_000, 1_000 + SHARE_MIN)
     assert flights.is_over(7)
+
+
+def test_what_is_done_with_events_counts_by_their_bytes_and_little_by_their_batches() -> None:
+    in_flight = InFlight(1 << 20)
+    in_flight.add(1, 1, 0, 1_000)
+    in_flight.add(2, 1, 1_000, 301_000)
+    parts = dict(in_flight.parts())
+    assert sum(parts.values()) == pytest.approx(1.0)
+    assert parts[1] < 0.02
+    in_flight.done(301_000)
+    assert in_flight.parts() == []

@@ -359,6 +359,17 @@ def test_an_event_that_comes_together_with_its_topic_is_prepared_too(
     play(story)
 
 
+def test_the_thread_rests_longer_while_connections_wait() -> None:
+    loop, clock = asyncio.new_event_loop(), Clock()
+    turns = Turns(loop, clock, clock)
+    assert turns.rest(0.01) == 0.01
+    turns.wait(Talker("waiting", 1, clock, [], 0.001))
+    assert turns.rest(0.01) == turns_module.REST_TIMES * 0.01
+    assert turns.rest(10.0) == turns_module.REST_SECONDS_MAX
+    turns.close()
+    loop.close()
+
+
 def test_the_thread_does_the_steps_of_links_first() -> None:
     loop, order = asyncio.new_event_loop(), list[str]()
     turns = Turns(loop)

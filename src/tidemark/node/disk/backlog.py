@@ -7,7 +7,7 @@ events of all publishers are synced together, and each waits for the bytes of th
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 
 from tidemark.broker.effects import (
@@ -104,6 +104,8 @@ class Backlog:
 
 #: What a batch counts for besides its bytes: small batches cost time rather than room on the disk.
 BATCH_WEIGHT = 16 << 10
+#: The same when it is asked whose time was used.
+SMALL_BYTES = 2 << 10
 #: Each publisher may have this much under way, however many there are.
 SHARE_MIN = 64 << 10
 #: While several publish, all of them together may have one part in so many of what one alone may have: each
@@ -118,9 +120,12 @@ class InFlight:
     def __init__(self, bytes_max: int) -> None:
         """`bytes_max`: for all publishers that have something under way, in equal shares."""
         self._bytes_max = bytes_max
-        #: client -> what it has under way in all, and (bytes in the logs up to its end, weight) of each part
+        #: client -> what it has under way in all; and of each part the bytes in the logs up to its end, its
+        #: weight and its batches
         self._weights: dict[int, int] = {}
-        self._parts: dict[int, deque[tuple[int, int]]] = {}
+        self._parts: dict[int, deque[tuple[int, int, int]]] = {}
+        #: client -> the batches that it has under way
+        self._batches: Counter[int] = Counter()
         #: how often something became durable; and client -> how often until its last part came, the one that
         #: has been silent for longest first
         self._syncs = 0
@@ -129,7 +134,8 @@ class InFlight:
     def add(self, client: int, batches: int, before: int, logged: int) -> None:
         """`client` has sent batches that took the logs from `before` bytes to `logged`."""
         weight = logged - before + BATCH_WEIGHT * batches
-        self._parts.setdefault(client, deque()).append((logged, weight))
+        self._parts.setdefault(client, deque()).append((logged, weight, batches))
+        self._batches[client] += batches
         self._weights[client] = self._weights.get(client, 0) + weight
         self._recent.pop(client, None)
         self._recent[client] = self._syncs
@@ -138,24 +144,35 @@ class InFlight:
         """The logs are durable up to `durable` bytes."""
         for client, parts in list(self._parts.items()):
             while parts and parts[0][0] <= durable:
-                self._weights[client] -= parts.popleft()[1]
+                _, weight, batches = parts.popleft()
+                self._weights[client] -= weight
+                self._batches[client] -= batches
             if not parts:
                 self._parts.pop(client)
                 self._weights.pop(client)
+                self._batches.pop(client)
         self._syncs += 1
         while self._recent and next(iter(self._recent.values())) < self._syncs - RECENT_SYNCS:
             self._recent.pop(next(iter(self._recent)))
 
     def parts(self) -> list[tuple[int, float]]:
-        """Return each client that has something under way, and what part of all that is its own."""
-        total = sum(self._weights.values())
-        return [(client, weight / total) for client, weight in self._weights.items()]
+        """Return each client that has something under way, and what part of all those bytes is its own.
+
+        What is done with events takes time by their bytes; BATCH_WEIGHT would be too much for small ones.
+        """
+        sizes = {
+            client: self._weights[client] - (BATCH_WEIGHT - SMALL_BYTES) * self._batches[client]
+            for client in self._weights
+        }
+        total = sum(sizes.values())
+        return [(client, size / total) for client, size in sizes.items()]
 
     def forget(self, client: int) -> None:
         """`client` is gone."""
         self._recent.pop(client, None)
         self._parts.pop(client, None)
         self._weights.pop(client, None)
+        self._batches.pop(client, None)
 
     def has(self, client: int) -> bool:
         """Return whether anything of `client` is under way."""

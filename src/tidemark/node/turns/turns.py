@@ -12,7 +12,8 @@ A slice ends between two frames, and between two steps of what is done for a fra
 (`broker.preparation`). Who cannot end in time pays for it with the next turns. Steps that take long are done
 on a thread; the connection waits for it, and the time that it took counts as the connection's. The thread
 holds the interpreter lock while it works, and each time that the loop gives it up, for a socket say, the loop
-waits for it again. So the thread rests after each step for as long as the step took.
+waits for it again. So the thread rests after each step for as long as the step took, and longer while
+connections wait.
 
 Connections used to take turns in the order in which they began to wait. With a dozen busy ones a publisher
 of one event every 10 ms then got its next slice when all others had had theirs, each a few milliseconds, by
@@ -40,8 +41,9 @@ SLICE_SECONDS = 0.001
 AT_ONCE_SECONDS = 0.002
 #: How long the frames of all connections that wait are handled in one pass of the event loop.
 TURN_SECONDS = 0.002
-#: The longest rest of the thread that does long steps, after one of them.
-REST_SECONDS_MAX = 0.1
+#: How many times as long as a long step took its thread rests while connections wait; and the longest rest.
+REST_TIMES = 3
+REST_SECONDS_MAX = 0.5
 #: Frames that a connection decodes for one slice.
 SLICE_FRAMES_MAX = 256
 
@@ -153,10 +155,14 @@ class Turns:
                 took = thread_time() - began
                 with suppress(RuntimeError):
                     self._loop.call_soon_threadsafe(done, took)
-                sleep(min(took, REST_SECONDS_MAX))
+                sleep(self.rest(took))
 
         (self._works.appendleft if is_first else self._works.append)(timed)
         self._thread.submit(lambda: self._works.popleft()())
+
+    def rest(self, took: float) -> float:
+        """Return how long the thread rests after a step that took so long: longer while others wait."""
+        return min(took * (REST_TIMES if self._waiting else 1), REST_SECONDS_MAX)
 
     def close(self) -> None:
         """Begin no more work on the thread."""
