@@ -6,7 +6,7 @@ import pytest
 
 from tests.broker.desk import Desk, batch, told
 from tidemark.broker.config import ClientLimits
-from tidemark.broker.effects import Woken
+from tidemark.broker.effects import ClientCame, Woken
 from tidemark.broker.hosting.host import Host
 from tidemark.broker.hosting.sessions import CHECKED_MAX, LEAVING_MAX
 from tidemark.broker.hosting.subscription import HostedSubscription
@@ -137,3 +137,61 @@ def test_those_who_waited_for_a_topic_are_checked_a_few_at_a_time() -> None:
             break
         effects = at.finish(at.give(Woken()))
     assert sorted(refused) == sorted(f"s{number}" for number in range(1, MANY, 2))
+
+
+def from_address(at: Desk, address: str, *clients: int) -> None:
+    for client in clients:
+        at.give(ClientCame(client, None, address))
+
+
+def is_taken(at: Desk, client: int, name: str) -> bool:
+    """Subscribe; returns whether the broker has not refused it."""
+    return not any(isinstance(each, Refused) for each in at.do(client, Subscribe(name, "t", "", False, 1)))
+
+
+def test_an_address_has_a_limit_of_subscriptions_and_another_address_has_its_own() -> None:
+    at = desk(ClientLimits(subscriptions=3, address_times=2))
+    from_address(at, "10.0.0.1", 1, 2, 3)
+    from_address(at, "10.0.0.2", 4)
+    for number, client in enumerate((1, 1, 2, 2, 3, 3)):
+        subscribe(at, client, 1, first=number)
+    answers = at.do(3, Subscribe("one more", "t", "", False, 1_000))
+    assert [each.code for each in answers if isinstance(each, Refused)] == ["limit"]
+    assert "this address has 6, which is 2 times" in str(answers)
+    assert any(isinstance(each, Subscribed) for each in at.do(4, Subscribe("other", "t", "", False, 1_000)))
+    at.finish(at.gone(1))
+    assert any(
+        isinstance(each, Subscribed) for each in at.do(3, Subscribe("one more", "t", "", False, 1_000))
+    )
+
+
+def test_clients_of_this_machine_count_each_by_itself() -> None:
+    at = desk(ClientLimits(subscriptions=1, address_times=1))
+    for client in range(1, 6):
+        assert is_taken(at, client, f"s{client}")
+
+
+def test_an_address_has_a_limit_of_selectors_that_no_index_can_find() -> None:
+    at = desk(ClientLimits(scans=1, address_times=2))
+    at.do(99, Topic("texts", False, ("[text: string]",)))
+    from_address(at, "10.0.0.1", 1, 2, 3)
+    found = []
+    for client in (1, 2, 3):
+        name = f"scan {client}"
+        answers = at.do(client, Subscribe(name, "texts", "text LIKE '%x'", False, 1_000))
+        found.append([each.reason for each in answers if isinstance(each, Refused)])
+    assert found[:2] == [[], []]
+    assert "this address has 2" in found[2][0]
+    assert "limits.scans" in found[2][0]
+
+
+def test_an_address_has_a_limit_of_new_topics() -> None:
+    at = desk(ClientLimits(topics=2, address_times=2))
+    from_address(at, "10.0.0.1", 1, 2, 3)
+    answers = [
+        at.do(client, Topic(f"new{number}", False, ("[n: int]",)))
+        for number, client in enumerate((1, 1, 2, 2, 3))
+    ]
+    refused = [each for given in answers for each in given if isinstance(each, Refused)]
+    assert [each.name for each in refused] == ["new4"]
+    assert "this address has declared 4" in refused[0].reason

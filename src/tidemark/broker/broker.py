@@ -143,8 +143,8 @@ class Broker:
             self._overlay,
             self._host,
             config.topic_limits,
-            config.client_limits.topics,
-            self._access.versions,
+            config.client_limits,
+            self._access,
         )
         #: the steps that are taken before something is handled; whoever runs the broker takes them
         self.preparation = Preparation(
@@ -344,8 +344,8 @@ class Broker:
                 self._peer_frame(peer, frame)
             case ClientFrameReceived(client, frame):
                 self._client_frame(client, frame)
-            case ClientCame(client, principal):
-                self._access.came(client, principal)
+            case ClientCame(client, principal, origin):
+                self._access.came(client, principal, origin)
             case AccessChanged(document):
                 self._access.change(document)
             case ClientGone(client):

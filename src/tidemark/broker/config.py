@@ -22,7 +22,7 @@ MILLISECOND = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """What one connection of a client may ask a broker to keep for it."""
+    """What one connection of a client, or one address, may ask a broker to keep for it."""
 
     #: subscriptions that it has at a time
     subscriptions: int = 10_000
@@ -30,6 +30,8 @@ class ClientLimits:
     scans: int = 200
     #: topics that it declares and that nobody had declared before
     topics: int = 10_000
+    #: all connections of one address may have so many times what one may have
+    address_times: int = 10
 
 
 @dataclass(frozen=True, slots=True)

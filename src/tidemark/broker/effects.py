@@ -192,10 +192,7 @@ class ChopCache:
 
 @dataclass(frozen=True, slots=True)
 class AppendPfs:
-    """In `(base, upto]` the events at `ticks` matched the subscribers of `sets`, and nothing else matched.
-
-    lengths[i] are the bytes of the event at ticks[i].
-    """
+    """In `(base, upto]` the events at `ticks`, of these `lengths`, matched those of `sets`, and no others."""
 
     pubend: str
     base: int
@@ -385,10 +382,11 @@ class ClientFrameReceived:
 
 @dataclass(frozen=True, slots=True)
 class ClientCame:
-    """A client has proved who it is. While a broker is open there is no such proof and no such stimulus."""
+    """A client has come, from the address `origin` ("" for this machine), and proved who it is, if asked."""
 
     client: int
-    principal: Principal
+    principal: Principal | None
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tidemark.broker.effects import SaveTopic, SendClient, SendPeer
 from tidemark.broker.overlay.neighbourhood import Neighbourhood
@@ -30,6 +30,10 @@ from tidemark.message.registry import ParseWork, Registry, TopicSchemas
 from tidemark.message.schema import Schema, fingerprint_of
 from tidemark.message.visible import control_problem, visible
 from tidemark.wire.frames import Describe, Refused, Topic
+
+if TYPE_CHECKING:
+    from tidemark.broker.access.access_control import AccessControl
+    from tidemark.broker.config import ClientLimits
 
 #: A topic is a promise to remember a schema for ever.
 TOPICS_MAX = 100_000
@@ -99,8 +103,8 @@ class Topics:
         neighbourhood: Neighbourhood,
         listener: TopicListener,
         limits: TopicLimits,
-        topics_a_client_max: int,
-        versions_for: VersionsFor,
+        client_limits: ClientLimits,
+        access: AccessControl,
     ) -> None:
         #: every topic that is known; all parts that match or read events hold it, only this one adds to it
         self._registry = registry
@@ -112,8 +116,9 @@ class Topics:
         self._limits = limits
         #: bytes of the schemas of all topics
         self._bytes = 0
-        self._topics_a_client_max = topics_a_client_max
-        self._versions_for = versions_for
+        self._client_limits = client_limits
+        self._origins = access.origins
+        self._versions_for: VersionsFor = access.versions
         #: client that is connected -> how many topics it was the first to declare
         self._declared: Counter[int] = Counter()
         #: text -> what came of it, of schemas that are declared next, by clients that wait for it
@@ -174,10 +179,9 @@ class Topics:
         if not frame.generation and frame.topic in self._registry.topics:
             frame = replace(frame, generation=self._registry.topics[frame.topic].creation)
         before = self._known(frame)
-        if before.count < 0 and self._declared[client] >= self._topics_a_client_max:
+        if before.count < 0 and (who := self._who_has_declared_all(client)):
             self._counters["limits_refused"] += 1
-            most = self._topics_a_client_max
-            reason = f"this client has declared {most} new topics, as many as limits.topics allows"
+            reason = f"{who} new topics, as many as limits.topics allows"
             self._out.add(SendClient(client, Refused("topic", frame.topic, "limit", reason)))
             return
         with self._turn.looking:
@@ -233,6 +237,15 @@ class Topics:
         self._registry.remove(frame.topic, frame.generation)
         self._turn.tables.after(partial(self._answer, client, frame.topic, ()))
         self._keep(frame, before, None)
+
+    def _who_has_declared_all(self, client: int) -> str:
+        """Return who has declared as many topics as it may, the client or its address; "" if none has."""
+        most, times = self._client_limits.topics, self._client_limits.address_times
+        if self._declared[client] >= most:
+            return f"this client has declared {most}"
+        if self._origins.is_full(client, lambda each: self._declared[each], most, times):
+            return f"this address has declared {times * most}, {times} times what one client may,"
+        return ""
 
     def gone(self, client: int) -> None:
         """A client has left; what it has declared stays."""

@@ -30,7 +30,6 @@ from tidemark.node.logs import Log
 from tidemark.node.security.introduction import Introduction
 from tidemark.node.sockets import bound_kernel_queue, keep_alive, observed
 from tidemark.node.turns.turn_taking import TurnTaking
-from tidemark.node.turns.turns import Rate
 from tidemark.node.workers.redirects import is_sent_away
 from tidemark.wire.codec import Encode, encode, encoder_for, encoder_for_link, size_of
 from tidemark.wire.frames import (
@@ -137,7 +136,7 @@ class Connection(TurnTaking):
         super().__init__(server.turns, server.time)
         #: the server that owns this connection; the connection reports to it, and through it to the runtime
         self._server = server
-        self._questions = Rate(server.limits.questions, server.turns.clock)
+        self._questions = server.questions.of("")
         self._encode: Encode = encode
         #: the version of the protocol between brokers that is spoken
         self.link_version = 0
@@ -217,6 +216,7 @@ class Connection(TurnTaking):
         peer: Any = transport.get_extra_info("peername")
         self.address = str(peer[0]) if isinstance(peer, tuple) else ""
         self.opened_from(self.address)
+        self._questions = self._server.questions.of(self.origin)
         keep_alive(self._transport)
         reason = self._server.opened(self)
         if reason is not None:
@@ -355,10 +355,8 @@ class Connection(TurnTaking):
             elif isinstance(frame, Proof):
                 self.introduction.prove_anew(frame)
             elif isinstance(frame, Ask):
-                if not self._questions.take():
+                if reason := self._questions.refusal():
                     server.questions_refused += 1
-                    most = server.limits.questions
-                    reason = f"a client may ask {most} questions a second: limits.questions"
                     self._answer(Refused("ask", str(frame.ticket), "limit", reason))
                 elif (refusal := server.runtime.broker.may_ask(client, frame)) is not None:
                     server.security.audit.denied(self.principal, self.address, refusal)

@@ -555,7 +555,12 @@ def broker_config(config: Config, incarnation: int) -> BrokerConfig:
         Thresholds(gct_us=thresholds.gap, nrt_us=thresholds.nack, nrt_us_max=thresholds.nack_max),
         config.limits.window,
         TopicLimits(config.limits.topic_schemas, config.limits.all_schemas),
-        ClientLimits(config.limits.subscriptions, config.limits.scans, config.limits.topics),
+        ClientLimits(
+            config.limits.subscriptions,
+            config.limits.scans,
+            config.limits.topics,
+            config.limits.address_times,
+        ),
         pfs_sync=thresholds.pfs_sync,
         link_version=config.links.version,
         silence_patience=thresholds.company,

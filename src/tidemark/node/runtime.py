@@ -275,16 +275,19 @@ class Runtime:
                 connection.flush()
             connections.clear()
 
-    def client_came(self, connection: RuntimeConnection, principal: Principal | None = None) -> int:
+    def client_came(
+        self, connection: RuntimeConnection, principal: Principal | None = None, origin: str = ""
+    ) -> int:
         """A client has introduced itself on `connection`, and proved to be `principal` if that is asked for.
 
-        Returns the number that it has from now on.
+        It comes from the address `origin`, "" if that is one of this machine. Returns the number that it has
+        from now on.
         """
         client = self._next_client
         self._next_client += 1
         self.clients[client] = connection
-        if principal is not None:
-            self.give((ClientCame(client, principal),))
+        if principal is not None or origin:
+            self.give((ClientCame(client, principal, origin),))
         return client
 
     def client_is(self, client: int, connection: RuntimeConnection) -> None:

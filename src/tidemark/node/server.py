@@ -34,6 +34,7 @@ from tidemark.node.security.security import Security
 from tidemark.node.sockets import call_back, is_here
 from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.topology import Topology
+from tidemark.node.turns.rates import QuestionRates
 from tidemark.node.unfinished_input import UnfinishedInput
 from tidemark.node.workers.redirects import Redirects
 from tidemark.wire.frames import Answer, Ask, Hello, Overlay, Pong, Refused
@@ -198,6 +199,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         #: connections that wait until others have had their part of the event loop's time
         self.turns = runtime.turns
+        self.questions = QuestionRates(limits.questions, limits.address_times, self.turns.clock)
         #: the clock of connections, links and leases
         self.time: Clock = self._loop.time
         #: failed logins, which connections report, and a counter for metrics

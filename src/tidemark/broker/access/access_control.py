@@ -21,6 +21,7 @@ from tidemark.access.document import AccessDocument
 from tidemark.access.principal import Principal
 from tidemark.access.rights import Hidden, Rights
 from tidemark.broker.access.hiding import Hiding
+from tidemark.broker.access.origins import Origins
 from tidemark.broker.access.quotas import Quotas
 from tidemark.broker.access.rule_fits import RuleFits
 from tidemark.broker.access.rule_matchers import RuleMatchers
@@ -66,6 +67,8 @@ class AccessControl:
         self._registry = registry
         self._turn = turn
         self._principals: dict[int, Principal] = {}
+        #: where clients come from; `Sessions` and `Topics` count by it
+        self.origins = Origins()
         #: worked out when they are first asked for; emptied when the document changes
         self._rights: dict[Principal, Rights] = {}
         #: client -> its entry of `_rights`, since every frame of a client asks for it
@@ -85,11 +88,15 @@ class AccessControl:
 
     # Who is there.
 
-    def came(self, client: int, principal: Principal) -> None:
-        """A client has proved who it is, or proved it anew; it is turned away if that is one too many.
+    def came(self, client: int, principal: Principal | None, origin: str = "") -> None:
+        """A client has come; it has proved who it is, or proved it anew, unless `principal` is None.
 
-        One that has other claims or roles than before has to come again: it subscribed under the old ones.
+        It is turned away if that is one too many. One that has other claims or roles than before has to come
+        again: it subscribed under the old ones.
         """
+        self.origins.came(client, origin)
+        if principal is None:
+            return
         before = self._principals.get(client)
         self._principals[client] = principal
         self._rights_here.pop(client, None)
@@ -103,6 +110,7 @@ class AccessControl:
 
     def gone(self, client: int) -> None:
         """A client's connection is gone."""
+        self.origins.gone(client)
         principal = self._principals.pop(client, None)
         self._rights_here.pop(client, None)
         if principal is not None:

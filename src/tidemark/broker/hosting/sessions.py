@@ -152,17 +152,37 @@ class Sessions:
                 self._counters["limits_refused"] += 1
                 return "limit", problem
         is_mine = known is not None and known.id in mine
-        if len(mine) >= most and not is_mine:
+        if is_mine:
+            return None
+        who = self._who_has(client, self._has, most)
+        if who:
             self._counters["limits_refused"] += 1
-            return "limit", f"this client has {most} subscriptions, as many as limits.subscriptions allows"
-        scans, most = self._scans.get(client, set()), self._limits.scans
-        if len(scans) < most or len(scans & mine) < most or is_mine or not _is_scan(frame):
+            return "limit", f"{who} subscriptions, as many as limits.subscriptions allows"
+        who = self._who_has(client, self._has_scans, self._limits.scans) if _is_scan(frame) else ""
+        if not who:
             return None
         self._counters["limits_refused"] += 1
         return "limit", (
-            f"this client has {most} subscriptions whose selectors no index can find, as many as "
+            f"{who} subscriptions whose selectors no index can find, as many as "
             "limits.scans allows: begin LIKE patterns with text, or add a condition on a range or a value"
         )
+
+    def _has(self, client: int) -> int:
+        """How many subscriptions a client has."""
+        return len(self._by_client.get(client, ()))
+
+    def _has_scans(self, client: int) -> int:
+        """How many of its subscriptions no index can find."""
+        return len(self._scans.get(client, set()) & self._by_client.get(client, set()))
+
+    def _who_has(self, client: int, has: Callable[[int], int], most: int) -> str:
+        """Return who has as many as it may, the client or its address, and how many; "" if none has."""
+        if has(client) >= most:
+            return f"this client has {most}"
+        times = self._limits.address_times
+        if self._access.origins.is_full(client, has, most, times):
+            return f"this address has {times * most}, which is {times} times what one client may have,"
+        return ""
 
     def _refusal(self, frame: Subscribe, known: HostedSubscription | None) -> tuple[str, str] | None:
         """Return the code and the reason for which a subscriber cannot be taken; None if it can."""

@@ -110,6 +110,12 @@ class LimitsSection:
     address_connections: int = setting(
         2_000, "How many connections one address other than this machine's own may have.", least=1
     )
+    address_times: int = setting(
+        10,
+        "How many times the subscriptions, scans, topics and questions of one connection such an address may "
+        "have.",
+        least=1,
+    )
     subscriptions: int = setting(10_000, "How many subscriptions one connection may have at a time.", least=1)
     scans: int = setting(
         200,

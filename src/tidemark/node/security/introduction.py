@@ -190,7 +190,7 @@ class Introduction:
     def _welcome(self) -> None:
         link, server = self._with, self._server
         link.speak(self._version)
-        link.client = server.runtime.client_came(link, link.principal)
+        link.client = server.runtime.client_came(link, link.principal, link.origin)
         if link.client not in server.runtime.clients:
             return  # it has more connections than its quota
         server.introduced(link)

@@ -10,6 +10,7 @@ import asyncio
 from tidemark.broker.preparation import Steps, Work
 from tidemark.message.batches.batch import Buffer
 from tidemark.node.clock import Clock
+from tidemark.node.sockets import is_here
 from tidemark.node.turns.accounts import Account
 from tidemark.node.turns.turns import SLICE_FRAMES_MAX, Turns
 from tidemark.wire.decoder import FrameDecoder
@@ -39,12 +40,15 @@ class TurnTaking(asyncio.BufferedProtocol):
         "account",
         "is_held",
         "liveness",
+        "origin",
     )
 
     def __init__(self, turns: Turns, time: Clock) -> None:
         """`turns` are those of the server, `time` is the loop's clock."""
         self._turns = turns
         self._time = time
+        #: the remote host, "" if that is this machine
+        self.origin = ""
         #: what was used of the event loop's time; `opened_from` has the address count too
         self.account = Account(turns.clock)
         self._decoder = FrameDecoder(frames_max=SLICE_FRAMES_MAX, joins=True)
@@ -69,6 +73,7 @@ class TurnTaking(asyncio.BufferedProtocol):
 
     def opened_from(self, address: str) -> None:
         """The socket is open: what is used from now on counts for the remote address too."""
+        self.origin = "" if is_here(address) else address
         self.account = self._turns.accounts.open(address)
 
     def _decode(self, data: Buffer) -> None:

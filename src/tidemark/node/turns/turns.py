@@ -59,27 +59,6 @@ class Waiting(Protocol):
         """Use one slice; return whether a part is left, so that the connection waits again."""
 
 
-class Rate:
-    """A bound on how often something is done: `most` times in each second."""
-
-    __slots__ = ("_clock", "_most", "_since", "_taken")
-
-    def __init__(self, most: int, clock: Clock = perf_counter) -> None:
-        self._most = most
-        self._clock = clock
-        #: when the running second began, and how often it was taken since
-        self._since = 0.0
-        self._taken = 0
-
-    def take(self) -> bool:
-        """Return whether it may be done once more now."""
-        now = self._clock()
-        if now - self._since >= 1.0:
-            self._since, self._taken = now, 0
-        self._taken += 1
-        return self._taken <= self._most
-
-
 class Turns:
     """The connections that wait for their turn. Belongs to the server."""
 

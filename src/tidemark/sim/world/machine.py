@@ -386,6 +386,7 @@ class Machine:
     def _logged_in(self, came: ClientCame) -> ClientCame | None:
         """Returns who came, by the document that the broker goes by; None for an unknown user, who leaves."""
         assert self._in_force is not None
+        assert came.principal is not None
         principal = self._in_force.principal(came.principal.name)
         if principal is None:
             self._world.fault_counts["struck_off"] += 1
