@@ -325,3 +325,43 @@ def test_a_large_topic_is_read_before_a_fetch_is_matched(monkeypatch: pytest.Mon
     assert works
     assert set(works) <= {ParseWork, ReaderWork, None}
     assert [type(each) for each in told(desk.finish(desk.give(answer)), 1)] == [Fetched]
+
+
+def test_what_reads_messages_of_a_large_schema_is_made_in_a_step_before_the_first_of_them() -> None:
+    at = Desk()
+    schema = wide_schema()
+    at.do(1, Topic("wide", False, (schema.text,)))
+    builder = BatchBuilder()
+    builder.add(Shape("wide", schema.fingerprint), schema.encode({}))
+    publish = Publish("p", "me", 1, builder.build())
+    steps = at.broker.preparation.of(publish)
+    assert steps is not None
+    works = take_all(steps)
+    assert any(isinstance(each, ParseWork) for each in works)
+    assert at.registry.schemas[schema.fingerprint].is_ready
+    assert at.broker.preparation.of(publish) is None
+
+
+def test_a_large_schema_that_another_topic_has_is_not_parsed_again() -> None:
+    at = Desk()
+    schema = wide_schema()
+    at.do(1, Topic("first", False, (schema.text,)))
+    steps = at.broker.preparation.of(Topic("second", False, (schema.text,)))
+    assert steps is None or take_all(steps) == []
+    at.do(1, Topic("second", False, (schema.text,)))
+    assert at.registry.topics["second"].has(schema.text)
+
+
+def wide_schema() -> Schema:
+    """A schema of so many fields that it counts as large."""
+    return Schema.parse("[" + ", ".join(f"field_{n}: int?" for n in range(400)) + "]")
+
+
+def take_all(steps: Steps) -> list[object]:
+    """Take all steps, and do their works; returns the works."""
+    works = []
+    for work in steps:
+        if work is not None:
+            work()
+            works.append(work)
+    return works

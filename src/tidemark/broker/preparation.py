@@ -57,8 +57,10 @@ class Preparation:
         """Return the steps to take before a client's frame is handled; None if it needs none."""
         match frame:
             case Publish(pubend=pubend, batch=batch):
-                is_long = is_long_check(batch, self._registry.schemas)
-                return self._publish(pubend, batch) if is_long or self._is_new(pubend, batch.shapes) else None
+                # In this order: a long check is found by looking at schemas, which are to be ready for that.
+                is_new = self._is_new(pubend, batch.shapes)
+                is_long = is_new or is_long_check(batch, self._registry.schemas)
+                return self._publish(pubend, batch) if is_long else None
             case Subscribe():
                 return self._subscribe(frame) if self._needs_steps(frame) else None
             case Topic():

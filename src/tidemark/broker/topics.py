@@ -152,6 +152,8 @@ class Topics:
         texts = [text for text in frame.schemas if known is None or not known.has(text)]
         try:
             for text in texts:
+                if self._registry.schemas.parsed(text) is not None:
+                    continue  # another topic has it
                 work = ParseWork(text)
                 yield work
                 if work.found is not None:
@@ -353,7 +355,7 @@ class Topics:
 
     def _schema(self, text: str) -> Schema:
         """Return the schema of a text, which may have been parsed before; TidemarkError if it is none."""
-        found = self._prepared.get(text)
+        found = self._prepared.get(text) or self._registry.schemas.parsed(text)
         if isinstance(found, TidemarkError):
             raise found
         return found if found is not None else Schema.parse(text)

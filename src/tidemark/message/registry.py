@@ -39,15 +39,19 @@ READERS_BYTES_MAX = 1 << 20
 class ParseWork:
     """A text to be parsed, on any thread: what it is given and what it finds are its own."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, to_read: bool = False) -> None:
+        """With `to_read`, what reads messages of the schema is made too, which takes nearly as long."""
         self.text = text
+        self._to_read = to_read
         #: the schema, or what is wrong with the text; None before the work was done
         self.found: Schema | TidemarkError | None = None
 
     def __call__(self) -> None:
         """Do the work."""
         try:
-            self.found = Schema.parse(self.text)
+            self.found = found = Schema.parse(self.text)
+            if self._to_read:
+                found.make_ready()
         except TidemarkError as error:
             self.found = error
 
@@ -98,16 +102,24 @@ class SchemaTexts(Mapping[int, Schema]):
         return found
 
     def work(self, fingerprint: int) -> ParseWork | None:
-        """The parsing of a large schema that is not ready, as work for any thread; None if there is none."""
-        if fingerprint in self._young or fingerprint in self._old:
-            return None
+        """What a large schema lacks to read messages, as work for any thread; None if it lacks nothing."""
         text = self._texts.get(fingerprint, "")
-        return ParseWork(text) if len(text) > LARGE_BYTES else None
+        if len(text) <= LARGE_BYTES:
+            return None
+        found = self._young.get(fingerprint) or self._old.get(fingerprint)
+        return None if found is not None and found.is_ready else ParseWork(text, to_read=True)
 
     def take(self, work: ParseWork) -> None:
-        """Keep a schema ready that was parsed elsewhere."""
+        """Keep a schema ready that was parsed elsewhere, in place of one that is not."""
         if isinstance(work.found, Schema) and work.found.fingerprint in self._texts:
             self._keep(work.found)
+            self._young[work.found.fingerprint] = work.found
+
+    def parsed(self, text: str) -> Schema | None:
+        """The schema of a large text, if some topic has it and it is at hand."""
+        fingerprint = fingerprint_of(text) if len(text) > LARGE_BYTES else 0
+        found = self._young.get(fingerprint) or self._old.get(fingerprint)
+        return found if found is not None and found.text == text else None
 
     def __contains__(self, fingerprint: object) -> bool:
         return fingerprint in self._texts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from hashlib import sha256
 from struct import Struct, unpack_from
 from typing import Any
@@ -15,6 +15,7 @@ from tidemark.message.codec.decode import MessageDecoder
 from tidemark.message.codec.encode import MessageEncoder
 from tidemark.message.codec.flat import LEAVES_MAX, Flat, LeafNode, Node, VariantNode, held
 from tidemark.message.codec.layout import FORMAT
+from tidemark.message.codec.lazy import lazy_property
 from tidemark.message.codec.many import many_accessor
 from tidemark.message.foreign.dataclasses import from_dataclass, to_value
 from tidemark.message.foreign.infer import infer
@@ -54,16 +55,16 @@ class Schema:
     # What takes most of the memory is made when it is first used: a broker knows many schemas, encodes none
     # of them and looks into the messages of few.
 
-    @cached_property
+    @lazy_property
     def flat(self) -> Flat:
         """The flat form."""
         return Flat(self.root, self.definitions)
 
-    @cached_property
+    @lazy_property
     def _encoder(self) -> MessageEncoder:
         return MessageEncoder(self.flat, self)
 
-    @cached_property
+    @lazy_property
     def _decoder(self) -> MessageDecoder:
         return MessageDecoder(self.flat, self)
 
@@ -107,10 +108,20 @@ class Schema:
         """The value of a message; DecodeError with the path if the bytes are not a message of this schema."""
         return self._decoder.decode(bytes(data))
 
-    @cached_property
+    @lazy_property
     def is_plain(self) -> bool:
         """Whether every field is a single atomic value: no lists, and no messages inside messages."""
         return all(leaf.depth == 0 and isinstance(leaf.basic, Atomic) for leaf in self.flat.leaves)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether what reads messages is made; for thousands of fields that takes tens of milliseconds."""
+        return "_decoder" in self.__dict__ and "is_plain" in self.__dict__
+
+    def make_ready(self) -> None:
+        """Make what reads messages, unless it is made; a schema that nobody else has yet, on any thread."""
+        if not self.is_ready:
+            _ = self.is_plain, self._decoder
 
     def check(self, data: bytes) -> None:
         """Raise what `decode` would raise, without making the value where that is not needed."""
@@ -205,7 +216,7 @@ class Schema:
         """Every path that can be named."""
         return self._paths
 
-    @cached_property
+    @lazy_property
     def _paths(self) -> tuple[Path, ...]:
         return tuple(path for path in self.flat.nodes if path)
 

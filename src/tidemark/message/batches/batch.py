@@ -16,7 +16,7 @@ are taken into another batch are copied as they are.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from struct import Struct, error
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from tidemark.errors import DecodeError
 from tidemark.message.batches.columns import Bools, Bytes, Ints, Spans
 from tidemark.message.batches.spans import joined, stretches
+from tidemark.message.codec.lazy import lazy_property
 
 Buffer = bytes | bytearray | memoryview
 Item = TypeVar("Item", bound=Hashable)
@@ -145,19 +146,19 @@ class EventBatch:
             held += _NAMES_FACTOR * self._names_bytes
         return held
 
-    @cached_property
+    @lazy_property
     def starts(self) -> Ints:
         """starts[row]: where each row starts in the body."""
         starts = np.zeros(self.count, np.int64)
         starts[1:] = self.ends[:-1]
         return starts
 
-    @cached_property
+    @lazy_property
     def message_starts(self) -> Ints:
         """message_starts[row]: where each row's message starts in the body."""
         return self.starts + PRELUDE.size
 
-    @cached_property
+    @lazy_property
     def message_ends(self) -> Ints:
         """message_ends[row]: where each row's message ends in the body."""
         ends: Ints = self.ends.astype(np.int64) - self.prelude("key_bytes")
@@ -168,7 +169,7 @@ class EventBatch:
         column: NDArray[Any] = self._preludes[field]
         return column
 
-    @cached_property
+    @lazy_property
     def _preludes(self) -> NDArray[Any]:
         """The preludes of all rows, gathered at once."""
         if self.count < 2:
@@ -178,7 +179,7 @@ class EventBatch:
         # which takes ten times as long.
         return np.ndarray(shape, _PRELUDE_BYTES, self.body, strides=(1,))[self.starts].view(PRELUDE_DTYPE)
 
-    @cached_property
+    @lazy_property
     def row_bytes(self) -> int:
         """The bytes of each row, if all rows have the same size; else 0."""
         width, rest = divmod(len(self.body), self.count) if self.count else (0, 0)
@@ -186,7 +187,7 @@ class EventBatch:
             return 0
         return width if self.ends.tobytes() == even_ends(width, self.count) else 0
 
-    @cached_property
+    @lazy_property
     def common(self) -> Prelude | None:
         """The prelude that all rows have, if they have the same one and the same size; else None."""
         width = self.row_bytes

@@ -8,7 +8,6 @@ fetches the field of all rows. No message is decoded.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from itertools import pairwise
 from typing import Any, cast, overload
 
@@ -23,6 +22,7 @@ from tidemark.message.codec.access import Accessor
 from tidemark.message.codec.decode import CHECKED_KINDS
 from tidemark.message.codec.flat import Leaf, LeafNode, Node, VariantNode, code_finder, held
 from tidemark.message.codec.layout import CaseLayout
+from tidemark.message.codec.lazy import lazy_property
 from tidemark.message.codec.scalars import TIMESTAMP_MAX, TIMESTAMP_MIN
 from tidemark.message.schema import Schema
 from tidemark.message.types import STRING, Atomic, Dynamic, Kind, Path, path_text
@@ -68,7 +68,7 @@ class Messages:
         values = np.array([value_of(code) for code in codes], np.int64)
         return values[inverse] if inverse is not None else np.broadcast_to(values, len(self))
 
-    @cached_property
+    @lazy_property
     def _codes(self) -> tuple[list[int], NDArray[np.intp] | None]:
         """The distinct codes, and the index of each row's code among them (None when there is only one)."""
         width = self.schema.flat.code_width

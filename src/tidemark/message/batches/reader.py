@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -21,6 +20,7 @@ from tidemark.message.batches.batch import EventBatch, Prelude
 from tidemark.message.batches.columns import Bools, Bytes, Column, Decimals, Ints, Spans
 from tidemark.message.batches.gather import Messages
 from tidemark.message.batches.trace_context import publisher_of
+from tidemark.message.codec.lazy import lazy_property
 from tidemark.message.evolve import Resolution
 from tidemark.message.schema import Schema
 from tidemark.message.types import INT, LONG, STRING, TIMESTAMP, Atomic, Kind, Path, Type
@@ -148,7 +148,7 @@ class BatchColumns:
             return False
         return True
 
-    @cached_property
+    @lazy_property
     def _groups(self) -> list[tuple[Messages, Ints | None]]:
         """The messages of each schema that rows are written in, and their rows; None stands for all rows."""
         batch = self.batch
