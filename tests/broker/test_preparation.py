@@ -359,7 +359,7 @@ def wide_schema() -> Schema:
 
 def take_all(steps: Steps) -> list[object]:
     """Take all steps, and do their works; returns the works."""
-    works = []
+    works: list[object] = []
     for work in steps:
         if work is not None:
             work()

@@ -100,7 +100,7 @@ def test_who_has_used_little_waits_for_one_slice_and_not_for_one_of_each() -> No
     for _ in range(12):
         turns._pass()
     small = Talker("small", 1, clock, order, 0.0005)
-    waited = []
+    waited: list[int] = []
     for _ in range(20):
         before = len(order)
         small.slices = 1
@@ -183,8 +183,8 @@ def test_half_of_what_was_used_is_forgotten_after_a_while_and_the_order_stays() 
     other.used(0.1)
     orders = one.order, other.order
     clock.now += HALF_SECONDS
-    assert (one.recent, other.recent) == (pytest.approx(0.2), pytest.approx(0.05))
-    assert (one.order, other.order) == (pytest.approx(orders[0]), pytest.approx(orders[1], rel=1e-4))
+    assert [one.recent, other.recent] == pytest.approx([0.2, 0.05])
+    assert [one.order, other.order] == pytest.approx(list(orders))
     other.used(0.2)
     assert one.order < other.order
 
