@@ -138,6 +138,7 @@ class Runtime:
         self._awake = Awake(self._loop, self._is_disk_at_work) if stays_awake else None
         #: connections that wait until others have had their part of the event loop's time; shared with them
         self.turns = Turns(self._loop)
+        self.turns.before_slice = self.disk.collect
         self._reads = DiskReads(self, self.turns)
         #: the number of the next client; numbers are not used again while the process lives
         self._next_client = 1

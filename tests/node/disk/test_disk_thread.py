@@ -149,3 +149,22 @@ def test_the_log_is_full_until_a_group_finds_room() -> None:
         backlog.done((stimulus,))
         full.append(backlog.is_log_full)
     assert full == [True, True, False]
+
+
+def test_what_is_completed_can_be_collected_before_the_loop_gets_to_it() -> None:
+    async def story() -> None:
+        worker, listener = Recorder(), KeepingListener()
+        disk = DiskThread(worker, listener)
+        disk.collect()
+        disk.put((SyncLog(1),))
+        waited = threading.Event()
+        while not disk._finished:  # the loop stands still meanwhile
+            waited.wait(0.001)
+        assert listener.done == []
+        disk.collect()
+        assert listener.done == [LogSynced(1)]
+        await disk.reached()
+        assert listener.done == [LogSynced(1)], "the loop reports it no second time"
+        await disk.stop()
+
+    asyncio.run(story())

@@ -112,6 +112,17 @@ def test_who_has_used_little_waits_for_one_slice_and_not_for_one_of_each() -> No
     loop.close()
 
 
+def test_what_the_disk_has_done_is_collected_before_each_slice() -> None:
+    loop, clock, order = asyncio.new_event_loop(), Clock(), list[str]()
+    turns = Turns(loop, clock, clock)
+    turns.before_slice = lambda: order.append("disk")
+    for name in "ab":
+        turns.wait(Talker(name, 1, clock, order, 0.0001))
+    passes(turns, loop)
+    assert order == ["disk", "a", "disk", "b"]
+    loop.close()
+
+
 def test_a_slice_that_took_too_long_is_paid_with_the_next_turns() -> None:
     loop, clock, order = asyncio.new_event_loop(), Clock(), list[str]()
     turns = Turns(loop, clock, clock)

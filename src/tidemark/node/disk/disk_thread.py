@@ -157,6 +157,11 @@ class DiskThread:
         await self._loop.run_in_executor(None, self._thread.join)
         self._collect()
 
+    def collect(self) -> None:
+        """Report now what has been completed, if anything, and not in the next pass of the event loop."""
+        if self._finished:
+            self._collect()
+
     def _collect(self) -> None:
         # Before emptying the queue: what comes from here on wakes the loop again.
         self._is_told = False

@@ -82,6 +82,11 @@ class DiskThreads:
             held, self._held, self._held_events = self._held, [], 0
             self._pfs_and_tables.put(_joined(held))
 
+    def collect(self) -> None:
+        """Report now what the threads have completed, if anything: see `DiskThread.collect`."""
+        self._event_logs.collect()
+        self._pfs_and_tables.collect()
+
     async def call(self, function: Callable[[], Result]) -> Result:
         """Call `function` on the thread of the event logs: see `DiskThread.call`."""
         return await self._event_logs.call(function)

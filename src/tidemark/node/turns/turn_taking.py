@@ -155,6 +155,7 @@ class TurnTaking(asyncio.BufferedProtocol):
         if self._is_closing:
             return
         turns = self._turns
+        turns.before_slice()
         began = turns.work()
         may_go_now = not self._is_waiting and turns.may_go_now(self.account)
         self._decode(data)

@@ -6,7 +6,8 @@ than AT_ONCE_SECONDS in this pass of the event loop. Then the connection waits, 
 of what it has received unhandled: its socket is not read, and it gets a slice when its turn comes. Of those
 that wait, the one that has used the least goes first, so that a connection that says little waits for one
 slice of somebody else and not for one of each. All slices of those that wait take at most TURN_SECONDS of
-each pass. The rest of a pass belongs to the completions of the disk, to deliveries and to timers.
+each pass. The rest of a pass belongs to deliveries and to timers. Completions of the disk, which publishers
+wait for, are collected before each slice: a slice may take longer than it should, and a pass has several.
 
 A slice ends between two frames, and between two steps of what is done for a frame before it is handled
 (`broker.preparation`). Who cannot end in time pays for it with the next turns. Steps that take long are done
@@ -78,6 +79,8 @@ class Turns:
         #: what was handled at once in this pass of the loop, and whether its end is awaited
         self._at_once = 0.0
         self._is_counting = False
+        #: called before each slice: what the disk has done meanwhile is not to wait until the pass is over
+        self.before_slice: Callable[[], None] = lambda: None
         #: how often a connection began to wait; for metrics
         self.waits = 0
         #: does the long steps in `_works`, one of each connection at a time
@@ -161,6 +164,7 @@ class Turns:
         self._is_due = False
         until = self.work() + TURN_SECONDS
         while self._waiting:
+            self.before_slice()
             connection = self._take()
             if connection.go_on():
                 self._put(connection)
