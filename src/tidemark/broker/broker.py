@@ -251,10 +251,7 @@ class Broker:
             self._turn.out.add(RefusePeer(stimulus.peer, reason, error.__cause__ or error))
 
     def append(self) -> list[Effect]:
-        """Do the first part of `settle`, if the rest is to come later: give what was published to the log.
-
-        Publishers wait for the sync of the log, and not for what is done meanwhile.
-        """
+        """Give what was published to the log, whose sync publishers wait for, before `settle` does more."""
         for pubend in self._pubends.values():
             pubend.log()
         self._turn.log.flush()
