@@ -138,13 +138,7 @@ class Broker:
         self._host = Host(registry, self._interests, turn, config.host_policy, self.fetching, self._reports)
         self._reports.consumption = self._host.acknowledgements
         self._topics = Topics(
-            registry,
-            turn,
-            self._overlay,
-            self._host,
-            config.topic_limits,
-            config.client_limits,
-            self._access,
+            registry, turn, self._overlay, self._host, config.topic_limits, config.client_limits, self._access
         )
         #: the steps that are taken before something is handled; whoever runs the broker takes them
         self.preparation = Preparation(
