@@ -303,9 +303,8 @@ class Published:
 class Subscribe:
     """A subscriber subscribes, for the first time or again.
 
-    `token` is what the subscriber has consumed; without a token a durable subscription goes on from what it
-    acknowledged last. A durable subscriber that comes with another pattern or selector than before gets the
-    new one from some tick of each pubend on; Subscribed names those ticks.
+    `token` is what the subscriber has consumed; without it a durable subscription goes on from its last Ack.
+    A durable subscriber that comes with another pattern or selector gets it from the ticks in Subscribed on.
     """
 
     name: str
@@ -315,8 +314,7 @@ class Subscribe:
     #: bytes of events that the subscriber can take before it sends Credit
     credit: int
     token: CheckpointToken | None = None
-    #: The subscriber's time of day when it subscribed, in microseconds; 0 if not known. Of several
-    #: connections of one subscriber the one with the latest stamp holds.
+    #: its time of day, in microseconds, or 0: of several connections the one with the latest stamp holds
     stamp: int = 0
     #: the broker that the subscriber asked before this one, or empty; only for brokers of version 5 and newer
     last: str = ""
