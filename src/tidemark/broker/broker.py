@@ -180,17 +180,10 @@ class Broker:
             if self._host.delivered(name) is None:
                 self._streams[name].window.raise_floor(pubend.position)
 
-    def may_ask(self, client: int, ask: Ask) -> Refused | None:
-        """Return why a client may not ask a question that the process answers; None if it may."""
-        return checked if isinstance(checked := self._access.checked(client, ask), Refused) else None
-
-    def sees_all(self, client: int) -> bool:
-        """Return whether no rule of access keeps events, or fields of them, from a client."""
-        return self._access.sees_all(client)
-
-    def rule_misfits(self) -> int:
-        """Return how many rules of access do not fit a topic, as far as that was found out."""
-        return self._access.misfits()
+    @property
+    def access(self) -> AccessControl:
+        """What clients may do and see; the process around the broker only asks it."""
+        return self._access
 
     def publish_wait(self, client: int, now: int) -> int:
         """Return for how many microseconds a client has to wait before it may publish; 0 if it may now."""

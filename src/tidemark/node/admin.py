@@ -84,7 +84,7 @@ class ProcessAdmin:
         if ask.what == answers.REPORT_ENGINE.what:
             reply(self._note_engine(ask))
             return True
-        if ask.what == answers.ARCHIVE.what and not self._node.runtime.broker.sees_all(client):
+        if ask.what == answers.ARCHIVE.what and not self._node.runtime.broker.access.sees_all(client):
             reply(Answer(ask.ticket, dumps(())))
             return True
         question = QUESTIONS.get(ask.what)

@@ -358,7 +358,7 @@ class Connection(TurnTaking):
                 if reason := self._questions.refusal():
                     server.questions_refused += 1
                     self._answer(Refused("ask", str(frame.ticket), "limit", reason))
-                elif (refusal := server.runtime.broker.may_ask(client, frame)) is not None:
+                elif (refusal := server.runtime.broker.access.refusal(client, frame)) is not None:
                     server.security.audit.denied(self.principal, self.address, refusal)
                     self._answer(refusal)
                 else:

@@ -378,7 +378,7 @@ class Node:
             *(text for text in waiting if text is not None),
         )
         # The names of roles and topics are not for everybody who may see /health.
-        misfits = self.runtime.broker.rule_misfits()
+        misfits = self.runtime.broker.access.misfits()
         self._rule_alarms = (RULES_MISFIT.format(misfits),) if misfits else ()
         told, self._alarms_told = self._alarms_told, self.alarms
         for text in self._alarms_told:

@@ -256,6 +256,10 @@ class AccessControl:
         rights = self.rights(client)
         return rights is not None and rights.may_know(topic)
 
+    def refusal(self, client: int, ask: Ask) -> Refused | None:
+        """Return why a client may not ask a question that the process answers; None if it may."""
+        return checked if isinstance(checked := self.checked(client, ask), Refused) else None
+
     def misfits(self) -> int:
         """Return how many rules do not fit a topic that is known, as far as that was found out."""
         return self._fits.look(self._document)
