@@ -237,21 +237,18 @@ def _raise_overtakes() -> list[Patch]:
     return [(Rows, "learn", remembering), (Rows, "unsaid", mixed_up)]
 
 
-def say_rows_when_due() -> list[Patch]:
-    """Rows that lower something wait with the others, as only a hold that is waited for makes safe."""
-    row = Releases.row
-
-    def late(self: Releases, pubend: str, minima: Any, now: int, **more: Any) -> Any:
-        standing = self._of.get(pubend)
-        may_wait = standing is not None and standing.minima is not None and not standing.asks
-        return None if may_wait and not more.get("is_due", True) else row(self, pubend, minima, now, **more)
-
-    return [(Releases, "row", late)]
-
-
 def _skip_a_hold() -> list[Patch]:
-    # The row that holds is often in time without being waited for: so here all rows wait until they are due.
-    return [(Releases, "is_in_force", lambda _self, _pubend, _tick: True), *say_rows_when_due()]
+    def late(self: Acknowledgements, pubend: str) -> list[int]:
+        # The row that holds is often in time without being waited for: here it says so only when something
+        # was acknowledged.
+        started = (each for each in self._subscriptions.values() if each.durable and pubend in each.starts)
+        ticks = [(each, each.saved.get(pubend, each.starts[pubend])) for each in started]
+        return [tick for each, tick in ticks if not each.epoch or tick > each.starts[pubend]]
+
+    return [
+        (Releases, "is_in_force", lambda _self, _pubend, _tick: True),
+        (Acknowledgements, "_held", late),
+    ]
 
 
 def _go_on_from_memory() -> list[Patch]:
@@ -507,7 +504,7 @@ BUGS = {
         ("let go up to", "a gap that nothing justifies"),
     ),
     "hold-skipped": Bug(
-        "a pubend is taken to hold for a subscriber that moved, although it may not have heard of that",
+        "a pubend is taken to hold for a subscriber that moved, although it was never told to",
         _skip_a_hold,
         ("let go up to", "a gap that nothing justifies"),
     ),
