@@ -33,6 +33,7 @@ def get(path: str) -> bytes:
     return f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
 
 
+@pytest.mark.open_broker(reason="with accounts and no token, metrics tell nothing of single subscriptions")
 def test_health_and_metrics_are_served(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         node = await stage.node(config_at(tmp_path / "data"))
