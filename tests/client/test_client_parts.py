@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import subprocess
 import sys
 from collections.abc import Coroutine
@@ -53,6 +54,12 @@ def test_delays_double_up_to_a_bound_and_start_over_after_success() -> None:
     backoff.reset()
     assert backoff.delay() == 1.0
     assert Backoff(1.0, chance=lambda: 0.0).delay() == 0.5
+
+
+def test_delays_differ_and_leave_the_applications_random_numbers_alone() -> None:
+    before = random.getstate()
+    assert len({Backoff(1.0).delay() for _ in range(20)}) > 1
+    assert random.getstate() == before
 
 
 def test_importing_the_package_loads_nothing_of_it() -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import random
+from random import SystemRandom
 
 FIRST_SECONDS = 0.05
 SECONDS_MAX = 5.0
+
+#: The generator of the module `random` belongs to the application, which may have given it a seed; and one
+#: with a state of its own would give all processes that fork the same delays.
+_chance = SystemRandom().random
 
 
 class Backoff:
@@ -16,7 +20,7 @@ class Backoff:
         self,
         first: float = FIRST_SECONDS,
         upto: float = SECONDS_MAX,
-        chance: Callable[[], float] = random,
+        chance: Callable[[], float] = _chance,
     ) -> None:
         self._first = first
         self._upto = upto
