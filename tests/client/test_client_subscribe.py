@@ -232,3 +232,22 @@ async def test_a_changed_selector_is_told_without_starting_over(broker: FakeBrok
         broker.sessions[0].send(Subscribed("d", START, since))
         await until(lambda: sub._session.since == since)
         assert await numbers(sub, 2) == [0, 1]
+
+
+@bounded
+async def test_closing_ends_what_waits_until_the_broker_says_what_a_topic_is() -> None:
+    async with FakeBroker() as broker:
+        async with tidemark.connect(broker.url) as tm:
+            await declare(tm)
+            await publish(tm, 0, 2)
+        tm = await tidemark.connect(broker.url)
+        sub = await tm.subscribe("t", durable="d", checkpoint=START)
+        broker.is_deaf = True
+        reading, creating = asyncio.ensure_future(sub.next()), asyncio.ensure_future(tm.create_topic("u"))
+        await until(lambda: {"t", "u"} <= tm._topics._asked.keys())
+        await tm.close(0.0)
+        assert await reading is None
+        with pytest.raises(tidemark.ClosedError):
+            await creating
+        with pytest.raises(tidemark.ClosedError):
+            await tm._topics.describe("t")

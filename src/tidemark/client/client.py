@@ -224,6 +224,7 @@ class Client:
         if self._recalls is not None:
             self._recalls.close()
         self._requests.fail_all(closed)
+        self._topics.end_waiting()
         self._subscriptions.end_waiting()
 
     @property

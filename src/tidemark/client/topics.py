@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from tidemark.client.connecting.link import closed
 from tidemark.client.connecting.refusals import error_of
 from tidemark.errors import DecodeError, EncodeError, RefusedError, SchemaError, TidemarkError
 from tidemark.message.batches.batch import EventBatch, Shape
@@ -145,6 +146,7 @@ class ClientTopics:
         self._readers: dict[frozenset[KnownTopic], EventReader] = {}
         #: topic -> the frames about it that are not answered; the broker answers them in this order
         self._asked: dict[str, deque[tuple[Describe | Topic, asyncio.Future[Topic]]]] = {}
+        self._is_closed = False
 
     # Asking.
 
@@ -212,6 +214,8 @@ class ClientTopics:
                 raise
 
     def _ask(self, topic: str, frame: Describe | Topic) -> asyncio.Future[Topic]:
+        if self._is_closed:
+            raise closed()
         future: asyncio.Future[Topic] = asyncio.get_running_loop().create_future()
         self._asked.setdefault(topic, deque()).append((frame, future))
         self._send(frame)
@@ -222,6 +226,13 @@ class ClientTopics:
         for asked in self._asked.values():
             for frame, _ in asked:
                 self._send(frame)
+
+    def end_waiting(self) -> None:
+        """The client is closed: whoever waits for an answer, or asks from now on, gets a ClosedError."""
+        self._is_closed = True
+        for topic, asked in list(self._asked.items()):
+            for _ in range(len(asked)):
+                self._settle(topic, closed())
 
     def answered(self, frame: Topic) -> None:
         """The broker said what a topic is."""

@@ -231,7 +231,10 @@ class SubscriptionSession:
         while True:
             batch = self.inbox.next_batch
             if batch is not None and topics.missing(batch):
-                await topics.fetch(batch)
+                try:
+                    await topics.fetch(batch)
+                except ClosedError:
+                    return False
                 continue  # after a reconnection another batch may be the next one
             if batch is not None:
                 kept, damaged = topics.without_damaged(batch)
