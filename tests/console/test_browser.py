@@ -140,7 +140,7 @@ def test_a_person_walks_through_all_pages(
         page.get_by_role("link", name="audit.html").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Exactly once, in order")
         page.go_back()
-        for title, words in (("Pipeline", "No archive"), ("Access", "is open"), ("HTTP", "OpenAPI")):
+        for title, words in (("Pipeline", "of no archive"), ("Access", "is open"), ("HTTP", "OpenAPI")):
             page.get_by_role("link", name=title, exact=True).click()
             expect(page.locator("main")).to_contain_text(words)
             if title == "HTTP":
