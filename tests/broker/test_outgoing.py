@@ -58,6 +58,24 @@ def test_an_answer_is_cut_into_few_parts_however_much_of_it_waits() -> None:
     ]
 
 
+def test_a_newer_answer_takes_the_place_of_those_that_account_for_less() -> None:
+    made = queue(answer(0, 9), answer(10, 20), Fetched(7, "p", 1, 2, 0), answer(20, 30), answer(25, 40))
+    made.put(answer(10, 30, version=2), "newer", 70)
+    assert made.bytes == 4 * 100 - 100 + 70
+    assert made.rest(answer(10, 30, version=2)) == []
+    assert made.rest(answer(12, 18)) == [answer(12, 18)], "nothing of the older one waits any more"
+    taken = [made.take() for _ in range(4)]
+    assert taken == ["frame 0", "newer", "frame 2", "frame 4"]
+    assert not made
+    assert made.bytes == 0
+
+
+def test_an_older_answer_does_not_take_the_place_of_a_newer_one() -> None:
+    made = queue(answer(10, 20, version=2))
+    made.put(answer(0, 30), "older", 100)
+    assert [made.take() for _ in range(2)] == ["frame 0", "older"]
+
+
 def test_what_tells_of_a_pubend_that_the_neighbour_has_left_is_dropped() -> None:
     other = replace(answer(10, 20), pubend="q")
     made = queue(answer(10, 20), other, Fetched(7, "p", 1, 2, 0), answer(20, 30, version=2))

@@ -35,6 +35,7 @@ SEEDS = {
 
 #: (profile, seed) that found a bug once -> what it was.
 REGRESSIONS: dict[tuple[str, int], str] = {
+    ("thin", 2_000_323): "answers to an interest of before went over a thin link beside those to the new one",
     (
         "access",
         2_000_182,

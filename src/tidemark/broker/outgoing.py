@@ -6,8 +6,9 @@ frames go first, and history has HISTORY_SHARE of a link that live frames would 
 keep their order. History may therefore arrive after live frames that were sent later, which the protocol
 allows of all knowledge (docs/architecture.md#what-may-overtake-what).
 
-A neighbour may ask again for what waits here to be sent to it: nothing of an answer waits twice. And if it
-leaves a stream meanwhile, what it has asked for of that stream is not sent any more.
+A neighbour may ask again for what waits here to be sent to it: nothing of an answer waits twice. If its
+interest has changed meanwhile, the newer answer takes the place of the one that waits. And if it leaves a
+stream, what it has asked for of that stream is not sent any more.
 """
 
 from __future__ import annotations
@@ -122,15 +123,52 @@ class HistoryQueue(Generic[Item]):
 
     def put(self, frame: Knowledge | Fetched, item: Item, size: int) -> None:
         """Let an item of `size` bytes wait: `frame`, in whatever form the owner sends it."""
-        self._items[self._next] = frame, item, size
-        self._of_pubend.setdefault(frame.pubend, {})[self._next] = None
-        self._next += 1
+        number = self._place(frame) if isinstance(frame, Knowledge) else None
+        if number is None:
+            number = self._next
+            self._next += 1
+        self._items[number] = frame, item, size
+        self._of_pubend.setdefault(frame.pubend, {})[number] = None
         self.bytes += size
         if isinstance(frame, Fetched):
             self._fetched.add(frame.ticket)
         elif frame.base < frame.upto:
             of_version = self._ranges.setdefault(frame.pubend, {})
             of_version.setdefault(frame.version, RangeSet()).add(frame.base, frame.upto)
+
+    def _place(self, frame: Knowledge) -> int | None:
+        """Return the number of the first item that the answer `frame` supersedes; the others are removed.
+
+        An answer supersedes those for the same ticks, or for some of them, with an older version of the
+        interest: who asked for all of it again is served by the newer one. It goes in the place of the first,
+        not behind all that waits, so that an interest that changes often does not keep answers from leaving.
+        Returns None if there is no such item.
+        """
+        of_version = self._ranges.get(frame.pubend, {})
+        if frame.base == frame.upto or all(version >= frame.version for version in of_version):
+            return None
+        older = [
+            (number, waiting)
+            for number in self._of_pubend[frame.pubend]
+            if isinstance(waiting := self._items[number][0], Knowledge)
+            and waiting.version < frame.version
+            and frame.base <= waiting.base < waiting.upto <= frame.upto
+        ]
+        for at, (number, waiting) in enumerate(older):
+            self.bytes -= self._items[number][2]
+            self._withdraw(waiting)
+            if at:
+                del self._items[number], self._of_pubend[frame.pubend][number]
+        return older[0][0] if older else None
+
+    def _withdraw(self, frame: Knowledge) -> None:
+        """The range of an answer does not wait any more."""
+        # Where two that wait overlap, the range goes with the first of them: it could be asked for again.
+        of_version = self._ranges[frame.pubend]
+        ranges = of_version.get(frame.version, RangeSet())
+        ranges.remove(frame.base, frame.upto)
+        if not ranges:
+            of_version.pop(frame.version, None)
 
     def passed(self, size: int) -> None:
         """A live frame of `size` bytes was sent before what waits."""
@@ -156,12 +194,7 @@ class HistoryQueue(Generic[Item]):
         if isinstance(frame, Fetched):
             self._fetched.discard(frame.ticket)
         elif frame.base < frame.upto and numbers:
-            # Where two that wait overlap, the range goes with the first of them: it could be asked for again.
-            of_version = self._ranges[frame.pubend]
-            ranges = of_version.get(frame.version, RangeSet())
-            ranges.remove(frame.base, frame.upto)
-            if not ranges:
-                of_version.pop(frame.version, None)
+            self._withdraw(frame)
         return item
 
     def drop(self, pubend: str) -> None:
