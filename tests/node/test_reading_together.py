@@ -68,3 +68,33 @@ def test_what_comes_while_a_sync_is_under_way_goes_to_the_disk_in_one_record_aft
         monkeypatch.undo()
 
     play(story)
+
+
+@pytest.mark.parametrize("comes_more", [True, False])
+def test_what_comes_first_after_an_answer_waits_a_moment_for_more(
+    comes_more: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data"))
+        client = await stage.client(node)
+        await client.declare()
+        runtime = node.runtime
+        (number,) = runtime.clients
+        put, seen = runtime.disk.put, list[AppendEvents]()
+
+        def noting(effects: Sequence[Effect]) -> None:
+            seen.extend(each for each in effects if isinstance(each, AppendEvents))
+            put(effects)
+
+        monkeypatch.setattr(runtime.disk, "put", noting)
+        runtime.sync_hold.answered(64 << 10)
+        assert runtime.client_said(number, [Publish("main", "p", 1, events(1, 10))]) == 1
+        assert not seen, "the log waits"
+        if comes_more:
+            assert runtime.client_said(number, [Publish("main", "p", 11, events(11, 2_000))]) == 1
+        while (await client.hear(Published)).sequence < (2_010 if comes_more else 10):
+            pass
+        assert [(each.sequence, each.batch.count) for each in seen] == [(1, 2_010 if comes_more else 10)]
+        monkeypatch.undo()
+
+    play(story)

@@ -11,7 +11,7 @@ from tests.wire.frame_strategies import batch_of, bytes_of
 from tidemark.broker.publishing.publishing import parted
 from tidemark.errors import WireError
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
-from tidemark.wire.decoder import FrameDecoder
+from tidemark.wire.decoder import CUT_JOINED_BYTES_MAX, FrameDecoder
 from tidemark.wire.frames import Deliver, Frame, Ping, Publish
 from tidemark.wire.limits import FRAME_BYTES_MAX, JOINED_BYTES_MAX, JOINED_MAX, SEQUENCE_MAX
 
@@ -66,6 +66,20 @@ def test_a_frame_alone_has_no_parts_and_neither_has_one_that_arrives_in_parts() 
     decoder = FrameDecoder(FRAME_BYTES_MAX, joins=True)
     frames = [frame for at in range(0, len(raw), 7) for frame in decoder.feed(raw[at : at + 7])]
     assert frames == [publish(1, 5), publish(2, 5)]
+
+
+@pytest.mark.parametrize("first", [1, 7, 8, 9, 40, CUT_JOINED_BYTES_MAX, CUT_JOINED_BYTES_MAX + 1])
+def test_a_frame_whose_first_bytes_came_before_is_joined_with_what_follows_it(first: int) -> None:
+    size = CUT_JOINED_BYTES_MAX // 2 if first > 40 else 5
+    sent = [publish(1, size, size, size), publish(4, size), publish(5, size)]
+    raw = bytes_of(*sent)
+    decoder = FrameDecoder(FRAME_BYTES_MAX, joins=True)
+    assert decoder.feed(raw[:first]) == []
+    frames = decoder.feed(raw[first:])
+    assert singly(frames) == sent
+    is_joined = 8 <= first <= CUT_JOINED_BYTES_MAX  # less is not a header, and more would cost a copy of much
+    assert len(frames) == (1 if is_joined else 2)
+    assert decoder.waiting_bytes == 0
 
 
 def test_only_an_owner_that_asks_for_it_gets_joined_frames() -> None:

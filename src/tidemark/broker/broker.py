@@ -255,9 +255,14 @@ class Broker:
         """Whether subscribers are to be told more than fits into one turn; `deliver` goes on with it."""
         return self._host.is_behind
 
-    def settle(self) -> list[Effect]:
-        """Do the second half of `handle`: deliver, follow, ask and save what the first has made possible."""
+    def settle(self, *, is_log_held: bool = False) -> list[Effect]:
+        """Do the second half of `handle`: deliver, follow, ask and save what the first has made possible.
+
+        With `is_log_held` what was published is not given to the log yet: settle again soon.
+        """
         for pubend in self._pubends.values():
+            if not is_log_held:
+                pubend.log()
             pubend.settle()
         self._sessions.settle(is_woken=self._is_woken)
         self._overlay.settle()
@@ -268,7 +273,8 @@ class Broker:
         for stream in self._streams.values():
             stream.shrink()
             stream.wake()
-        self._turn.log.flush()
+        if not is_log_held:
+            self._turn.log.flush()
         self._turn.tables.flush()
         others = self._departures.take(self._turn.out.take(), self._turn.now)
         return others + self._departures.leave(self._turn.now)

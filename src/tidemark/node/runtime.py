@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable
+from time import perf_counter
 from traceback import extract_tb
 from typing import Protocol
 
@@ -52,8 +53,10 @@ from tidemark.node.logs import Log
 from tidemark.node.runtime_connection import RuntimeConnection, RuntimeLink
 from tidemark.node.turns.awake import Awake
 from tidemark.node.turns.disk_reads import READ, DiskReads
+from tidemark.node.turns.quota_waits import QuotaWaits
+from tidemark.node.turns.sync_hold import HOLD_SECONDS, SyncHold
 from tidemark.node.turns.turns import Turns
-from tidemark.wire.frames import ClientFrame, Hello, PeerFrame, Ping, Publish
+from tidemark.wire.frames import ClientFrame, Hello, PeerFrame, Publish
 
 #: Timers of the event loop are no finer than this.
 WAKE_SECONDS_MIN = 0.001
@@ -65,8 +68,6 @@ SETTLE_ROUNDS = 4
 #: the broker settles, unless so many bytes have come already. What is less is settled, and synced, at once.
 SETTLED_LATER_BYTES = 8 << 10
 SETTLED_LATER_BYTES_MAX = 512 << 10
-#: A client that is over its quota hears from the broker at least this often.
-QUOTA_WAIT_SECONDS_MAX = 2.0
 log = Log("runtime")
 
 
@@ -104,7 +105,7 @@ class Runtime:
         self.disk = DiskThreads(worker, self)
         self._listener = listener
         #: Connections with something to write: those with events, which are written first, and the others.
-        #: `Connection.send` appends itself, `_flush` empties both lists.
+        #: `Connection.send` appends itself, `flush` empties both lists.
         self.to_deliver: list[RuntimeConnection] = []
         self.to_flush: list[RuntimeConnection] = []
         #: Client number -> its connection, or its lease while it holds one. Changed by `client_*` here only;
@@ -118,10 +119,13 @@ class Runtime:
         #: clients and links that are not read from until the disk has caught up
         self._paused_clients: set[int] = set()
         self._paused_links: set[RuntimeConnection] = set()
-        #: clients that are not read from until they have waited for what they published beyond their quota
-        self._waiting_clients: set[int] = set()
         #: the broker has heard something and has not settled it
         self._is_unsettled = False
+        #: all of it is settled but that the log has not got what was published, and until when that may be so
+        self._is_log_held = False
+        self._hold_timer: asyncio.TimerHandle | None = None
+        #: whether a sync for little waits for more
+        self.sync_hold = SyncHold(perf_counter)
         #: whether that is settled in the next turn of the loop at the latest
         self._is_settling_soon = False
         #: client -> the batches that came from it and were not given to the disk yet, and what they take
@@ -135,6 +139,7 @@ class Runtime:
         self._gone: list[Stimulus] = []
         self._disk_queue_bytes_max = disk_queue_bytes_max
         self._loop = asyncio.get_running_loop()
+        self._quota_waits = QuotaWaits(self, self._loop)
         self._awake = Awake(self._loop, self._is_disk_at_work) if stays_awake else None
         #: connections that wait until others have had their part of the event loop's time; shared with them
         self.turns = Turns(self._loop)
@@ -186,7 +191,7 @@ class Runtime:
             if self._is_unsettled and is_little and may_wait:
                 self._settle_later()
                 return handled
-            self._settle(to_disk)
+            self._settle(to_disk, may_hold=True)
             while self._gone:
                 self._handle(self._gone.pop(0), to_disk)
             if self.broker.is_behind:
@@ -200,9 +205,9 @@ class Runtime:
         # with that writing for the interpreter, so it is handed over afterwards.
         is_urgent = any(type(effect) is SyncLog for effect in to_disk)
         if not is_urgent:
-            self._flush()
+            self.flush()
         self._put(to_disk)
-        self._flush()
+        self.flush()
         if not self.is_over and not self._is_delivering:
             self._set_timer(wake_at)
         return handled
@@ -240,7 +245,7 @@ class Runtime:
         if not self._is_unsettled:
             # What is settled together happens at one time: the ticks of batches that came together go on.
             self._now, self._wall = monotonic_us() + self._ahead_us, wall_us()
-        self._is_unsettled = True
+        self._is_unsettled, self._is_log_held = True, False
         if type(stimulus) is ClientFrameReceived and type(stimulus.frame) is Publish:
             batches, size = self._came.get(stimulus.client, (0, 0))
             held = stimulus.frame.batch.held_bytes
@@ -248,17 +253,32 @@ class Runtime:
             self._came_bytes += held
         self._carry_out(self.broker.hear(stimulus, self._now, self._wall), to_disk)
         if is_synced:
-            self._flush()  # publishers wait for nothing but their acknowledgement
-            self._carry_out(self.broker.append(), to_disk)
-            self._put(to_disk)
+            self.flush()  # publishers wait for nothing but their acknowledgement
+            if not self.sync_hold.holds(self._came_bytes):
+                self._carry_out(self.broker.append(), to_disk)
+                self._put(to_disk)
         if not is_patient:
-            self._settle(to_disk)
+            self._settle(to_disk, may_hold=is_synced)
 
-    def _settle(self, to_disk: list[Effect]) -> None:
-        """Have the broker settle what it has heard, if it has not yet."""
-        if self._is_unsettled:
-            self._is_unsettled = False
-            self._carry_out(self.broker.settle(), to_disk)
+    def _settle(self, to_disk: list[Effect], *, may_hold: bool = False) -> None:
+        """Have the broker settle what it has heard, if it has not yet; what was published may be held."""
+        if not self._is_unsettled:
+            return
+        is_held = may_hold and self.sync_hold.holds(self._came_bytes)
+        if not is_held or not self._is_log_held:
+            self._carry_out(self.broker.settle(is_log_held=is_held), to_disk)
+        self._is_unsettled = self._is_log_held = is_held
+        if is_held and self._hold_timer is None:
+            self._hold_timer = self._loop.call_later(HOLD_SECONDS, self._held_long)
+        elif not is_held and self._hold_timer is not None:
+            self._hold_timer.cancel()
+            self._hold_timer = None
+
+    def _held_long(self) -> None:
+        """What was published has waited long enough for more."""
+        self._hold_timer = None
+        self.sync_hold.gave_up()
+        self._settle_now()
 
     def _is_refused(self, stimulus: Stimulus) -> bool:
         """Return whether this is a frame that came in one read with another that was refused."""
@@ -266,7 +286,7 @@ class Runtime:
             return stimulus.client not in self.clients
         return type(stimulus) is PeerFrameReceived and stimulus.peer not in self.peers
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """Write once to each connection with queued frames.
 
         Events first, which are waited for the longest.
@@ -294,12 +314,12 @@ class Runtime:
     def client_is(self, client: int, connection: RuntimeConnection) -> None:
         """Frames for `client` go to `connection` from now on: the client got a lease."""
         self._paused_clients.discard(client)
-        self._waiting_clients.discard(client)
+        self._quota_waits.forget(client)
         self.clients[client] = connection
 
     def client_said(self, client: int, frames: list[ClientFrame], until: float = math.inf) -> int:
         """These frames of a client arrived. Returns how many of them were handled: see `give`."""
-        allowed = self._allowed(client, frames)
+        allowed = self._quota_waits.allowed(client, frames)
         stimuli = [ClientFrameReceived(client, frame) for frame in frames[:allowed]]
         size = sum(len(frame.batch.data) for frame in frames if type(frame) is Publish)
         handled = self.give(stimuli, until, expects_more=size >= SETTLED_LATER_BYTES)
@@ -316,8 +336,8 @@ class Runtime:
         self.disk.put(tuple(effects))
         self.backlog.put(effects)
         effects.clear()
-        came, self._came, self._came_bytes = self._came, {}, 0
         if self.backlog.logged > before:
+            came, self._came, self._came_bytes = self._came, {}, 0
             for client, (batches, size) in came.items():
                 if client in self.clients:
                     logged = self.backlog.logged
@@ -339,7 +359,7 @@ class Runtime:
 
     def _settle_later(self) -> None:
         """Settle when the running sync is reported, or when the loop has read what can be read by now."""
-        self._flush()
+        self.flush()
         if not self._is_settling_soon and not self._is_log_syncing:
             self._is_settling_soon = True
             self._loop.call_soon(self._settle_now)
@@ -348,39 +368,6 @@ class Runtime:
         self._is_settling_soon = False
         if self._is_unsettled:
             self.give(())
-
-    def _allowed(self, client: int, frames: list[ClientFrame]) -> int:
-        """Return how many of these frames may be handled now; let the client wait before it publishes more.
-
-        A client that is over its quota is told from time to time that the broker is there: it may be waiting
-        for that, while nothing that it says is read.
-        """
-        first = next((at for at, frame in enumerate(frames) if type(frame) is Publish), None)
-        wait = self.broker.publish_wait(client, monotonic_us()) if first is not None else 0
-        if first is None or not wait:
-            return len(frames)
-        self.broker.counters["quota_waits"] += 1
-        connection = self.clients.get(client)
-        if connection is not None:
-            self._waiting_clients.add(client)
-            connection.pause()
-            self._loop.call_later(min(wait / 1e6, QUOTA_WAIT_SECONDS_MAX), self._waited, client)
-        return first
-
-    def _waited(self, client: int) -> None:
-        """Let a client that was over its quota go on, or wait on."""
-        connection = self.clients.get(client)
-        if self.is_over or connection is None or client not in self._waiting_clients:
-            return
-        wait = self.broker.publish_wait(client, monotonic_us())
-        if wait:
-            connection.send(Ping(0))
-            self._flush()
-            self._loop.call_later(min(wait / 1e6, QUOTA_WAIT_SECONDS_MAX), self._waited, client)
-            return
-        self._waiting_clients.discard(client)
-        if client not in self._paused_clients:
-            connection.resume()
 
     def client_gone(self, client: int) -> None:
         """The connection of `client` is closed, or its lease has ended; a second call does nothing."""
@@ -392,7 +379,7 @@ class Runtime:
     def _forget(self, client: int) -> None:
         """Forget why a client that is gone was not read."""
         self._paused_clients.discard(client)
-        self._waiting_clients.discard(client)
+        self._quota_waits.forget(client)
         self._in_flight.forget(client)
 
     def link_up(self, peer: str, connection: RuntimeLink, hello: Hello) -> None:
@@ -436,7 +423,10 @@ class Runtime:
 
         What was read is handled in turns, since much may follow from it and nobody waits for it in a hurry.
         """
+        before = self.backlog.durable
         self.backlog.done(stimuli)
+        if self.backlog.durable > before:
+            self.sync_hold.answered(self.backlog.durable - before)
         began = self.turns.work()
         reads = [stimulus for stimulus in stimuli if type(stimulus) in READ]
         self._reads.add(reads)
@@ -455,11 +445,15 @@ class Runtime:
             return
         for client in [each for each in self._paused_clients if self._in_flight.has_room(each)]:
             self._paused_clients.discard(client)
-            if client not in self._waiting_clients:
-                self.clients[client].resume()
+            self.resume(client)
         links, self._paused_links = self._paused_links, set()
         for link in links:
             link.resume()
+
+    def resume(self, client: int) -> None:
+        """Read from a client again, unless something else keeps it from being read."""
+        if client not in self._paused_clients and client not in self._quota_waits:
+            self.clients[client].resume()
 
     def _charge_publishers(self, seconds: float) -> None:
         """What was done with published events has taken so long: it counts as their publishers' time."""
@@ -567,6 +561,7 @@ class Runtime:
 
     async def settle(self) -> None:
         """Return when everything received is on disk and acknowledged. Call it when nothing more is read."""
+        self.sync_hold.gave_up()
         self._settle_now()
         for _ in range(SETTLE_ROUNDS):
             await self.disk.reached()
@@ -588,9 +583,10 @@ class Runtime:
     def stop(self) -> None:
         """Handle, send and write nothing more. What is not durable is lost, as in a crash."""
         self.is_over = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._hold_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._hold_timer = None
 
     def _fail(self, error: BaseException) -> None:
         if not self.is_over:

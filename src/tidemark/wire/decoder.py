@@ -20,6 +20,10 @@ from tidemark.wire.layouts import HEADER, HEADER_BYTES, FrameLayout
 from tidemark.wire.limits import FRAME_BYTES_MAX, HANDSHAKE_BYTES_MAX
 from tidemark.wire.tails import Tail, copied_tail, owned_tail
 
+#: The first bytes of a frame, up to so many, are put before what follows, so that the frame can be joined
+#: with frames after it.
+CUT_JOINED_BYTES_MAX = 64 << 10
+
 
 class FrameDecoder:
     """The receiving end of one connection. After a WireError every further call raises the same error."""
@@ -76,6 +80,9 @@ class FrameDecoder:
 
     def _frames(self, data: Buffer) -> list[Frame]:
         frames: list[Frame] = []
+        if self._cut and self._is_cut_joined(data):
+            self._cut += data
+            data, self._cut, self._cut_bytes = self._cut, bytearray(), 0
         at = self._finish_cut(data, frames) if self._cut else 0
         available = len(data)
         while available - at >= HEADER_BYTES:
@@ -106,6 +113,12 @@ class FrameDecoder:
         if at < available:
             self._cut += memoryview(data)[at:]
         return frames
+
+    def _is_cut_joined(self, data: Buffer) -> bool:
+        """Whether the incomplete frame is small, ends in `data`, and may be joined with what follows it."""
+        if not self._joins or len(self._cut) > CUT_JOINED_BYTES_MAX:
+            return False
+        return 0 < self._cut_bytes - len(self._cut) < len(data)
 
     def _finish_cut(self, data: Buffer, frames: list[Frame]) -> int:
         """Add `data` to the frame that is not complete, and that frame to `frames` once it is.

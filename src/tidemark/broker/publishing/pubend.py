@@ -387,8 +387,7 @@ class Pubend:
             self._turn.observer.logged(self.name, batch)
 
     def settle(self) -> None:
-        """Log what has come, and pass on what has become durable; its publishers were answered already."""
-        self.log()
+        """Pass on what has become durable; its publishers were answered already."""
         if self._fresh:
             fresh, self._fresh = self._fresh, []
             for base, upto, batch in _merged(fresh):

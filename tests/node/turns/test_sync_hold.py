@@ -1,0 +1,54 @@
+"""SyncHold: a sync for little waits for what publishers send who were answered a moment ago."""
+
+from __future__ import annotations
+
+from tidemark.node.turns.sync_hold import ANSWERED_BYTES_MIN, HOLD_SECONDS, PART, RESTS, SyncHold
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_sync_waits_until_the_expected_part_has_come() -> None:
+    hold = SyncHold(Clock())
+    hold.answered(4 * ANSWERED_BYTES_MIN)
+    assert hold.holds(1)
+    assert hold.holds(4 * ANSWERED_BYTES_MIN // PART - 1)
+    assert not hold.holds(4 * ANSWERED_BYTES_MIN // PART)
+
+
+def test_a_sync_waits_no_longer_than_a_moment() -> None:
+    clock = Clock()
+    hold = SyncHold(clock)
+    hold.answered(4 * ANSWERED_BYTES_MIN)
+    clock.now += HOLD_SECONDS * 0.9
+    assert hold.holds(1)
+    clock.now += HOLD_SECONDS * 0.2
+    assert not hold.holds(1)
+
+
+def test_no_sync_waits_where_little_was_answered_or_nothing_has_come() -> None:
+    hold = SyncHold(Clock())
+    assert not hold.holds(1)
+    hold.answered(ANSWERED_BYTES_MIN - 1)
+    assert not hold.holds(1)
+    hold.answered(ANSWERED_BYTES_MIN)
+    assert not hold.holds(0)
+
+
+def test_after_a_sync_has_waited_in_vain_the_next_ones_do_not_wait() -> None:
+    hold = SyncHold(Clock())
+    hold.answered(ANSWERED_BYTES_MIN)
+    hold.gave_up()
+    assert not hold.holds(1)
+    for _ in range(RESTS - 1):
+        hold.answered(ANSWERED_BYTES_MIN)
+        assert not hold.holds(1)
+    hold.answered(ANSWERED_BYTES_MIN)
+    assert hold.holds(1)
