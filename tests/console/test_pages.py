@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
@@ -230,10 +231,16 @@ def test_the_pipeline_page_shows_the_engine_of_the_archive_and_how_far_it_is(tmp
         engine = EngineStatus(
             "spark", "local[2]", 1, "http://127.0.0.1:4040", 7, 1_234, 250.0, "no room", time.time()
         )
-        tm.ask(REPORT_ENGINE, **engine.json_items())
+        # An engine of an earlier version does not say how many files there are.
+        tm.ask(REPORT_ENGINE, **{k: v for k, v in engine.json_items().items() if "file" not in k})
+        silent = console.ask("GET", "/pipeline").text
+        tm.ask(REPORT_ENGINE, **replace(engine, files=42, file_bytes=3 << 20).json_items())
+        eventually(lambda: "files" in console.ask("GET", "/pipeline").text)
         text = console.ask("GET", "/pipeline").text
+    assert "files" not in silent
     for shown in ("spark", "on local[2]", ">7<", "1,234", "250/s", 'href="http://127.0.0.1:4040"', "no room"):
         assert shown in text, shown
+    assert '<span class="big">42</span> files, 3.0 MiB' in text
     assert text.count("main") > 1
 
 

@@ -133,7 +133,7 @@ class Connection(TurnTaking):
 
         Both are None if the other side has opened the connection.
         """
-        super().__init__(server.turns, server.time)
+        super().__init__(server.turns, server.time, server.client_traffic.received)
         #: the server that owns this connection; the connection reports to it, and through it to the runtime
         self._server = server
         self._questions = server.questions.of("")
@@ -524,7 +524,7 @@ class Connection(TurnTaking):
     def speak_link(self, version: int) -> None:
         """Speak this version of the protocol between brokers from now on."""
         self._encode, self.link_version = encoder_for_link(version), version
-        self._goes_first = True
+        self.become_link()
 
     def bound_link(self) -> None:
         """Keep the kernel from holding more for a neighbour than it can send soon."""
@@ -542,6 +542,8 @@ class Connection(TurnTaking):
             self._said += pieces
             if self.peer is not None:
                 self._server.link_traffic.sent(self.peer, pieces)
+            else:
+                self._server.client_traffic.say(frame, pieces)
         except WireError as error:
             log.error("a frame cannot be sent", address=self.address, reason=str(error))
             if isinstance(frame, Answer):

@@ -26,6 +26,7 @@ from tidemark.node.leases.leaseholder import Leaseholder
 from tidemark.node.leases.leases import Leases
 from tidemark.node.local_link import LocalLink
 from tidemark.node.logs import Log
+from tidemark.node.monitoring.client_traffic import ClientTraffic
 from tidemark.node.monitoring.link_traffic import LinkTraffic
 from tidemark.node.runtime import Runtime
 from tidemark.node.security.access_membership import AccessMembership
@@ -162,8 +163,8 @@ class Server:
         self._link_limits = config.links
         #: what neighbours are told first, with the newest version of the protocol that is spoken with them
         self.hello = Hello(name, incarnation, newest=config.links.version)
-        #: what was sent to each neighbour; its links count here, metrics and admin read it
-        self.link_traffic = LinkTraffic()
+        #: what was sent to each neighbour, and to and from all clients; connections count, metrics read it
+        self.link_traffic, self.client_traffic = LinkTraffic(), ClientTraffic()
         #: what connections receive goes to its `client_*`, `peer_said` and `link_*` methods
         self.runtime = runtime
         self.admin = admin

@@ -12,12 +12,16 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from tidemark.errors import StorageError, TidemarkError, WireError
 from tidemark.spark.archive.state import FOLDER, ArchiveState
 from tidemark.spark.connections import ArchiveBrokers
 from tidemark.spark.locations import Place, folder_at
 from tidemark.wire.answers import REPORT_ENGINE, REPORTED_CHARACTERS_MAX, EngineStatus
+
+if TYPE_CHECKING:
+    from tidemark.spark.archive.archive import Archive
 
 FILE = "engine.json"
 #: How often a report is made.
@@ -46,11 +50,12 @@ class EngineReporter:
     ) -> None:
         self._brokers.close()
 
-    def report(self, state: ArchiveState, error: str) -> None:
+    def report(self, archive: Archive, error: str) -> None:
         """Report, if the last report is REPORT_SECONDS old; `error` is what went wrong last."""
         if time.monotonic() < self._reported + REPORT_SECONDS:
             return
         self._reported = time.monotonic()
+        state, (files, file_bytes) = archive.state, archive.extent()
         status = EngineStatus(
             engine=self._engine,
             master=self._master[:REPORTED_CHARACTERS_MAX],
@@ -61,6 +66,8 @@ class EngineReporter:
             events_per_second=round(rate_of(state) or 0.0, 3),
             error=error[:REPORTED_CHARACTERS_MAX],
             at=time.time(),
+            files=files,
+            file_bytes=file_bytes,
         )
         with suppress(StorageError):
             self._folder.replace(FILE, json.dumps(status.to_json()).encode())

@@ -117,7 +117,7 @@ def _run_query(
             for done in job.taken():
                 maintenance.changed()
                 tell(RoundEnded(**asdict(done), covered=dict(archive.state.covered)))
-            reporter.report(archive.state, job.last_error)
+            reporter.report(archive, job.last_error)
             if is_done or not sleep(LOOK_SECONDS):
                 return
 
@@ -151,7 +151,7 @@ def _run_light(
             tell(Waiting(problem))
         if done is not None:
             tell(RoundEnded(**asdict(done), covered=dict(archive.state.covered)))
-        reporter.report(archive.state, last_error)
+        reporter.report(archive, last_error)
         if done is None and once:
             if problem:
                 raise NotConnectedError(problem)

@@ -381,6 +381,9 @@ class EngineStatus(JsonObject):
     error: str
     #: Unix time of the report
     at: float
+    #: files of the archive's tables, and their bytes; None from an engine that does not say it
+    files: int | None = None
+    file_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,7 +145,7 @@ def read_publish(data: Buffer, start: int, end: int, tail: Tail) -> Publish:
     return Publish(pubend, publisher, sequence, batch)
 
 
-def join_publishes(data: Buffer, at: int, available: int, bytes_max: int) -> tuple[Publish, int] | None:
+def join_publishes(data: Buffer, at: int, available: int, bytes_max: int) -> tuple[Publish, int, int] | None:
     """One Publish for several of one publisher that go on without a gap, as a JoinFrames.
 
     What is damaged or does not go on is left to `read_publish`, which says what is wrong.
@@ -177,7 +177,7 @@ def join_publishes(data: Buffer, at: int, available: int, bytes_max: int) -> tup
     if len(run.counts) < 2 or not is_sound or run.names_bytes > PUBLISH_NAMES_BYTES_MAX:
         return None
     try:
-        return Publish(pubend, publisher, sequence, run.batch(), tuple(run.counts)), at
+        return Publish(pubend, publisher, sequence, run.batch(), tuple(run.counts)), at, len(run.counts)
     except DecodeError:
         return None
 

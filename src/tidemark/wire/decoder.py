@@ -10,7 +10,9 @@ the owner of the decoder wants it.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from struct import error as StructError  # noqa: N812  # an exception, named like one
+from typing import Any
 
 from tidemark.errors import WireError
 from tidemark.message.batches.batch import Buffer
@@ -23,6 +25,8 @@ from tidemark.wire.tails import Tail, copied_tail, owned_tail
 #: The first bytes of a frame, up to so many, are put before what follows, so that the frame can be joined
 #: with frames after it.
 CUT_JOINED_BYTES_MAX = 64 << 10
+#: kind of frame -> how many there were, and their bytes with headers; kinds that are not in it do not count
+FrameTally = Mapping[type[Any], list[int]]
 
 
 class FrameDecoder:
@@ -42,6 +46,8 @@ class FrameDecoder:
         #: The most frames that one call of `feed` returns; what follows waits for `feed(b"")`.
         self.frames_max = frames_max
         self._joins = joins
+        #: what `feed` has returned is counted here; the owner of the decoder may share it and change it
+        self.tally: FrameTally = {}
         #: bytes that arrived together with the handshake and wait until bytes_max is raised, or that follow
         #: frames_max frames
         self._held = b""
@@ -102,11 +108,14 @@ class FrameDecoder:
             if self._joins and layout.join is not None:
                 together = layout.join(data, at, available, min(self.bytes_max, layout.bytes_max))
             if together is not None:
-                frame, at = together
-                frames.append(frame)
+                frame, end, number = together
             else:
-                frames.append(_read(layout, data, start, end, copied_tail))
-                at = end
+                frame, number = _read(layout, data, start, end, copied_tail), 1
+            frames.append(frame)
+            if (count := self.tally.get(layout.frame)) is not None:
+                count[0] += number
+                count[1] += end - at
+            at = end
             if len(frames) >= self.frames_max and at < available:
                 self._held = bytes(memoryview(data)[at:])
                 return frames
@@ -138,7 +147,11 @@ class FrameDecoder:
         if len(cut) == self._cut_bytes:
             self._cut, self._cut_bytes = bytearray(), 0
             _, key, flags = HEADER.unpack_from(cut)
-            frames.append(_read(layout_of(key, flags), cut, HEADER_BYTES, len(cut), owned_tail))
+            layout = layout_of(key, flags)
+            frames.append(_read(layout, cut, HEADER_BYTES, len(cut), owned_tail))
+            if (count := self.tally.get(layout.frame)) is not None:
+                count[0] += 1
+                count[1] += len(cut)
         return at + taken
 
     def _checked_header(self, cut: bytearray) -> int:

@@ -33,9 +33,9 @@ ReadFrame = Callable[[Buffer, int, int, Tail], Frame]
 
 
 #: `join(data, at, available, bytes_max)` -> one frame that stands for several of this kind, of at most
-#: `bytes_max` bytes each, which begin at data[at] and follow one another, and where the last of them ends;
-#: None if they have to be read one by one. The bytes from data[available] on are not looked at.
-JoinFrames = Callable[[Buffer, int, int, int], tuple[Frame, int] | None]
+#: `bytes_max` bytes each, which begin at data[at] and follow one another, where the last of them ends, and
+#: how many they are; None if they have to be read one by one. Nothing from data[available] on is looked at.
+JoinFrames = Callable[[Buffer, int, int, int], tuple[Frame, int, int] | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,12 @@ def test_up_archives_by_a_query_whose_page_can_be_opened(tmp_path: Path) -> None
         assert engine is not None
         assert (engine.engine, engine.master, engine.error) == ("spark", "local[2]", "")
         assert "tidemark archive" in page(f"{engine.ui}/StreamingQuery/")
-        assert 'tidemark_archive_engine{engine="spark"' in page(f"{ready['http']}/metrics")
+        found = page(f"{ready['http']}/metrics")
+        assert 'tidemark_archive_engine{engine="spark"' in found
+        assert engine.files is not None
+        assert engine.files >= 1
+        assert "tidemark_archive_files 0.0" not in found
+        assert "tidemark_archive_files " in found
     finally:
         broker.end(signal.SIGTERM)
 

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 
 from tidemark.broker.counters import COUNTED
 from tidemark.node.disk.disk_thread import SYNCS
+from tidemark.node.monitoring.client_traffic import ClientTraffic
 from tidemark.node.monitoring.http import Response
 from tidemark.node.monitoring.lag_question import LAG_SERIES_MAX
 from tidemark.node.monitoring.link_traffic import LinkTraffic
@@ -139,6 +140,7 @@ class _NodeCollector(Collector):
         )
         yield CounterMetricFamily("tidemark_frames_dropped", "Frames for slow neighbours.", server.dropped)
         yield from _links(server.link_traffic)
+        yield from _clients(server.client_traffic)
         leases = server.leases
         yield CounterMetricFamily("tidemark_dials", "Calls of clients that were away.", leases.dials)
         yield CounterMetricFamily("tidemark_dials_failed", "Those that led to nothing.", leases.dials_failed)
@@ -162,6 +164,17 @@ def _links(traffic: LinkTraffic) -> Iterator[Metric]:
         for kind, count in kinds.items():
             frames.add_metric([peer, kind], count.frames)
             size.add_metric([peer, kind], count.bytes)
+    yield from (frames, size)
+
+
+def _clients(traffic: ClientTraffic) -> Iterator[Metric]:
+    """Yields what was sent to and received from all clients, by the kind of frame."""
+    labels = ["direction", "kind"]
+    frames = CounterMetricFamily("tidemark_client_frames", "Frames from and to clients.", labels=labels)
+    size = CounterMetricFamily("tidemark_client_bytes", "Bytes from and to clients.", labels=labels)
+    for direction, kind, count in traffic.all():
+        frames.add_metric([direction, kind], count.frames)
+        size.add_metric([direction, kind], count.bytes)
     yield from (frames, size)
 
 
@@ -203,6 +216,9 @@ def _archive(node: Node) -> Iterator[Metric]:
         "tidemark_archive_events_per_second", "Of the last batches, while at work.", engine.events_per_second
     )
     yield CounterMetricFamily("tidemark_archive_events", "Events in the archive.", engine.events)
+    if engine.files is not None and engine.file_bytes is not None:
+        yield GaugeMetricFamily("tidemark_archive_files", "Files of the archive's tables.", engine.files)
+        yield GaugeMetricFamily("tidemark_archive_file_bytes", "Bytes of these files.", engine.file_bytes)
 
 
 def held_bytes(node: Node) -> Mapping[str, int]:

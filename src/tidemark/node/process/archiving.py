@@ -143,7 +143,7 @@ class EngineReports:
         for name, value in status.json_items().items():
             if isinstance(value, str) and len(value) > REPORTED_CHARACTERS_MAX:
                 raise WireError(f"{name} has more than {REPORTED_CHARACTERS_MAX} characters")
-            if not isinstance(value, str) and not 0 <= value <= _REPORTED_MAX:
+            if isinstance(value, int | float) and not 0 <= value <= _REPORTED_MAX:
                 raise WireError(f"{name} is not between 0 and {_REPORTED_MAX}")
         self._last, self._at = status, self._clock()
         return status

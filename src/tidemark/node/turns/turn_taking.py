@@ -13,7 +13,7 @@ from tidemark.node.clock import Clock
 from tidemark.node.sockets import is_here
 from tidemark.node.turns.accounts import Account
 from tidemark.node.turns.turns import SLICE_FRAMES_MAX, Turns
-from tidemark.wire.decoder import FrameDecoder
+from tidemark.wire.decoder import FrameDecoder, FrameTally
 from tidemark.wire.frames import Frame, Topic
 from tidemark.wire.liveness.liveness import Liveness
 
@@ -43,8 +43,8 @@ class TurnTaking(asyncio.BufferedProtocol):
         "origin",
     )
 
-    def __init__(self, turns: Turns, time: Clock) -> None:
-        """`turns` are those of the server, `time` is the loop's clock."""
+    def __init__(self, turns: Turns, time: Clock, tally: FrameTally) -> None:
+        """`turns` are those of the server, `time` is the loop's clock, `tally` counts what clients say."""
         self._turns = turns
         self._time = time
         #: the remote host, "" if that is this machine
@@ -52,6 +52,7 @@ class TurnTaking(asyncio.BufferedProtocol):
         #: what was used of the event loop's time; `opened_from` has the address count too
         self.account = Account(turns.clock)
         self._decoder = FrameDecoder(frames_max=SLICE_FRAMES_MAX, joins=True)
+        self._decoder.tally = tally
         #: frames that were decoded and wait for this connection's turn; at most SLICE_FRAMES_MAX
         self._unheard: list[Frame] = []
         #: None before the socket is open and after it is closed
@@ -134,6 +135,11 @@ class TurnTaking(asyncio.BufferedProtocol):
         if self._is_parked:
             self._is_parked = False
             self._turns.wait(self)
+
+    def become_link(self) -> None:
+        """A broker is at the other end: its steps go first, and its neighbour counts what it says."""
+        self._goes_first = True
+        self._decoder.tally = {}
 
     def charge(self, seconds: float) -> None:
         """What was done for this connection elsewhere has used so much of the event loop's time."""

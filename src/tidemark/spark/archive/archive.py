@@ -182,6 +182,12 @@ class Archive:
         """All tables, as they are after the last commit."""
         return list(self._tables.values())
 
+    def extent(self) -> tuple[int, int]:
+        """How many files all tables have, and their bytes."""
+        with self.commits:
+            found = [table.extent() for table in self._tables.values()]
+        return sum(files for files, _ in found), sum(size for _, size in found)
+
     def save(self, state: ArchiveState) -> None:
         """Replace the state; the new one is on the platter when this returns."""
         self._hold.check()

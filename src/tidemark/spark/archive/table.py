@@ -31,6 +31,7 @@ from urllib.parse import quote, unquote
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
@@ -222,6 +223,12 @@ class ArchiveTable:
         with self.folder.errors():
             actions = pa.table(self._delta.get_add_actions(flatten=True)).to_pylist()
         return sorted((_data_file(self.root, each) for each in actions), key=lambda each: each.name)
+
+    def extent(self) -> tuple[int, int]:
+        """How many files there are, and their bytes."""
+        with self.folder.errors():
+            sizes = pa.table(self._delta.get_add_actions(flatten=True)).column("size_bytes")
+        return len(sizes), pc.sum(sizes).as_py() or 0
 
     def add(self, files: Sequence[DataFile], reached: Mapping[str, int], about: Mapping[str, str]) -> None:
         """Commit files that are on the platter.
