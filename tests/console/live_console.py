@@ -15,9 +15,8 @@ from typing import Any
 import uvicorn
 
 from tests.waiting import PATIENCE_SECONDS, eventually
-from tidemark.console.application import make_application
-from tidemark.console.http_limits import LimitedHttp
 from tidemark.console.options import ConsoleOptions
+from tidemark.console.serving import server_config
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +50,7 @@ class LiveConsole:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(("127.0.0.1", self.port))
         self.port = listening.getsockname()[1]
-        application = make_application(ConsoleOptions(self._url, **self._options))
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                application, log_level="warning", lifespan="on", http=LimitedHttp, timeout_graceful_shutdown=1
-            )
-        )
+        self._server = uvicorn.Server(server_config(ConsoleOptions(self._url, **self._options)))
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._server.serve([listening])), daemon=True
         )

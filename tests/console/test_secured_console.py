@@ -136,6 +136,28 @@ def test_a_session_ends_when_its_browser_logs_out(console: LiveConsole) -> None:
     assert ops.get("/").headers.get("location") == "/login"
 
 
+def test_streams_of_a_session_end_with_it(console: LiveConsole) -> None:
+    ops, alice = logged_in(console, "ops"), logged_in(console, "alice")
+    with (
+        console.stream("/tail/rows?topic=%3E", Cookie=ops.cookie) as tail,
+        console.stream("/topics/t.ending/events", Cookie=alice.cookie) as stream,
+        console.stream("/topics/t.ending/events", **basic("alice")) as of_program,
+    ):
+        for each in (tail, stream, of_program):
+            each.wait_open()
+        for browser in (ops, alice):
+            assert browser.send("/logout", browser.token("/login")).status == 303
+        while tail.raw()[1]:
+            pass  # what it was told before
+        headers = {"Content-Type": "application/json", **basic("paula")}
+        assert console.ask("POST", "/topics/t.ending/events", '{"n": 1}', headers).status == 201
+        told = stream.next()
+        assert told is not None
+        assert (told[0], told[1]["code"]) == ("refused", "login")
+        assert stream.next() is None
+        assert of_program.values(1) == [{"n": 1}]
+
+
 def test_a_login_leads_back_to_the_page_that_was_wanted_and_to_no_other_site(console: LiveConsole) -> None:
     browser = Browser(console)
     login = browser.get("/subscriptions?q=a").headers["location"]

@@ -66,6 +66,23 @@ def test_nonsense_is_answered_and_the_socket_stays(console: LiveConsole, text: s
         assert {"event", "published"} == {next(iter(said(socket))) for _ in range(2)}
 
 
+def test_messages_of_bytes_are_read_like_texts(console: LiveConsole) -> None:
+    with opened(console, "/topics/bytes/events") as socket:
+        socket.send(b"\xff\x00")
+        assert said(socket)["error"]["reason"]
+        socket.send(json.dumps({"publish": {"n": 1}, "ref": 1}).encode())
+        assert {"event", "published"} == {next(iter(said(socket))) for _ in range(2)}
+
+
+def test_packed_messages_are_not_agreed_to(console: LiveConsole) -> None:
+    """One read of them would stand for a thousand times its bytes."""
+    with opened(console, "/topics/packed/events") as socket:
+        assert socket.request is not None
+        assert socket.response is not None
+        assert "permessage-deflate" in socket.request.headers["Sec-WebSocket-Extensions"]
+        assert "Sec-WebSocket-Extensions" not in socket.response.headers
+
+
 def test_a_wrong_selector_ends_the_socket_with_its_reason(console: LiveConsole) -> None:
     with opened(console, "/topics/t/events?where=price%20%3E") as socket:
         assert said(socket)["error"]["code"] == "selector"

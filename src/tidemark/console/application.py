@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
@@ -64,6 +64,11 @@ class Door:
             )
         return caller
 
+    def _goes_on(self, request: HTTPConnection) -> Callable[[], bool]:
+        """Return what says whether a stream may go on that a request opens: it ends with its session."""
+        is_by_header = "authorization" in request.headers
+        return self._sessions.goes_on(None if is_by_header else request.cookies.get(COOKIE))
+
     def routes(self) -> list[BaseRoute]:
         """Return the paths of the door."""
         return [
@@ -78,7 +83,7 @@ class Door:
         return await self._publishing.publish(request, self.caller(request))
 
     async def _stream(self, request: Request) -> Response:
-        return await stream_events(request, self.caller(request), self._streams)
+        return await stream_events(request, self.caller(request), self._streams, self._goes_on(request))
 
     async def _socket(self, socket: WebSocket) -> None:
         try:
@@ -86,7 +91,7 @@ class Door:
         except ProblemError as problem:
             await socket.close(1008, problem.code)
             return
-        await serve_socket(socket, caller, self._streams)
+        await serve_socket(socket, caller, self._streams, self._goes_on(socket))
 
     async def _checkpoint(self, request: Request) -> Response:
         return await put_checkpoint(request, self.caller(request), self._connections)

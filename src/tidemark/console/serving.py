@@ -38,23 +38,30 @@ def run_console(options: ConsoleOptions, ready: Callable[[str], None]) -> None:
     with _bound(options) as listening:
         host, port = listening.getsockname()[:2]
         transport = _transport(options)
-        config = uvicorn.Config(
-            make_application(options),
-            log_level="warning",
-            server_header=False,
-            lifespan="on",
-            http=LimitedHttp,
-            ws_max_size=MESSAGE_BYTES_MAX,
-            limit_concurrency=CONNECTIONS_MAX,
-            timeout_graceful_shutdown=STOP_SECONDS,
-            ssl_certfile=options.certificate,
-            ssl_keyfile=options.key,
-        )
+        config = server_config(options)
         config.load()
         config.ssl = transport.server
         shown = f"[{host}]" if ":" in host else host
         ready(f"{'https' if options.is_tls else 'http'}://{shown}:{port}")
         asyncio.run(_serve(uvicorn.Server(config), listening, transport))
+
+
+def server_config(options: ConsoleOptions) -> uvicorn.Config:
+    """Return how the server of a console is set up."""
+    return uvicorn.Config(
+        make_application(options),
+        log_level="warning",
+        server_header=False,
+        lifespan="on",
+        http=LimitedHttp,
+        ws_max_size=MESSAGE_BYTES_MAX,
+        # Messages that are packed would stand for a thousand times the memory of what was read at once.
+        ws_per_message_deflate=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_graceful_shutdown=STOP_SECONDS,
+        ssl_certfile=options.certificate,
+        ssl_keyfile=options.key,
+    )
 
 
 def _transport(options: ConsoleOptions) -> Transport:

@@ -52,6 +52,14 @@ class Sessions:
         session.used = self._clock()
         return session
 
+    def goes_on(self, cookie: str | None) -> Callable[[], bool]:
+        """Return what says whether the session of a cookie still goes on, for a stream that is open in it.
+
+        Asking counts as a request: who follows a stream is there. Without a session there is nothing to end.
+        """
+        session = self.find(cookie)
+        return lambda: session is None or self.find(cookie) is session
+
     def forget_ended(self) -> None:
         """Forget the sessions that are over, and the passwords in them."""
         for cookie, session in list(self._sessions.items()):

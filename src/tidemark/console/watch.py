@@ -41,6 +41,8 @@ from tidemark.wire.answers import (
 
 REFRESH_SECONDS = 2.0
 SUBSCRIPTIONS_SECONDS = 10.0
+#: While brokers are asked anew, pages show what they said at most so many seconds ago.
+OLDER_SECONDS = 10.0
 LOOKED_SECONDS = 60.0
 #: Samples of the charts: half an hour.
 SAMPLES_MAX = 900
@@ -186,6 +188,8 @@ class Watch:
         self._lock = asyncio.Lock()
         self._view: OverlayView | None = None
         self._viewed = -1e9
+        #: why the brokers could not be asked last, and when that was known; None if they could
+        self._failure: tuple[TidemarkError, float] | None = None
         self._subscriptions: dict[str, HostedSubscription] = {}
         self._cut: tuple[str, ...] = ()
         self._subscriptions_at = -1e9
@@ -235,6 +239,7 @@ class Watch:
     def forget_subscriptions(self) -> None:
         """Something was changed: ask for the subscriptions anew."""
         self._subscriptions_at = self._viewed = -1e9
+        self._failure = None
 
     async def sample(self) -> None:
         """Take a sample for the charts if somebody has looked lately."""
@@ -250,10 +255,25 @@ class Watch:
         await asyncio.gather(*(each.close() for each in clients), return_exceptions=True)
 
     async def _refreshed(self) -> OverlayView:
+        """The view of now; one that is a little older while the brokers are being asked for another.
+
+        A broker that is gone or stands still is waited for by one request, and not by each of a page that
+        refreshes itself: those that come meanwhile get what there is, or hear what went wrong.
+        """
+        is_recent = time.monotonic() - self._viewed < OLDER_SECONDS
+        if self._lock.locked() and self._view is not None and is_recent:
+            return self._view
         async with self._lock:
             now = time.monotonic()
+            if self._failure is not None and now - self._failure[1] < REFRESH_SECONDS:
+                raise self._failure[0]
             if self._view is None or now - self._viewed >= REFRESH_SECONDS:
-                self._view = await self._asked(self._view)
+                try:
+                    self._view = await self._asked(self._view)
+                except TidemarkError as error:
+                    self._failure = error, time.monotonic()
+                    raise
+                self._failure = None
                 self._viewed = time.monotonic()
                 self._keep(self._view)
             return self._view
@@ -390,8 +410,8 @@ class Watches:
                 if now - watch.looked > 5 * LOOKED_SECONDS:
                     del self._watches[caller]
                     await watch.close()
-                else:
-                    await watch.sample()
+            # Together, so that a broker that one user waits for delays the charts of nobody else.
+            await asyncio.gather(*(watch.sample() for watch in self._watches.values()))
 
     async def close(self) -> None:
         """Close all clients."""

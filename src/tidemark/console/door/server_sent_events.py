@@ -8,7 +8,7 @@ was ended by the broker the type `refused`. An id without data moves the reader'
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -29,11 +29,13 @@ RETRY_MS = 500
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
-async def stream_events(request: Request, caller: Caller, streams: Streams) -> Response:
+async def stream_events(
+    request: Request, caller: Caller, streams: Streams, goes_on: Callable[[], bool]
+) -> Response:
     """Answer with the events of a topic or pattern as they come; errors before the first as JSON."""
     wanted = stream_wanted(request.path_params["topic"], dict(request.query_params), plain_headers(request))
     stack = AsyncExitStack()
-    opened = await stack.enter_async_context(streams.open(caller, wanted))
+    opened = await stack.enter_async_context(streams.open(caller, wanted, goes_on))
     return _StreamResponse(_written(opened), stack)
 
 

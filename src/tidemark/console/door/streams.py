@@ -15,12 +15,13 @@ from tidemark.console.callers import Caller, Connections
 from tidemark.console.door.requests import StreamWanted
 from tidemark.console.options import STREAMS_MAX
 from tidemark.console.problems import ProblemError
-from tidemark.errors import ClientError
+from tidemark.errors import ClientError, RefusedError
 
 #: A reader hears something at least so often, so that both sides notice when the other is gone.
 ALIVE_SECONDS = 15.0
 #: Events that are written to a reader before other readers have their turn.
 EVENTS_AT_A_TIME = 100
+SESSION_OVER = "the session of this stream is over: log in again"
 TAKEN = "another reader has opened this durable subscription"
 
 
@@ -41,17 +42,22 @@ class OpenStream:
     """One subscription that a reader on HTTP follows."""
 
     def __init__(
-        self, client: Client, subscription: Subscription[Event | Gap], seconds: float | None
+        self,
+        client: Client,
+        subscription: Subscription[Event | Gap],
+        seconds: float | None,
+        goes_on: Callable[[], bool],
     ) -> None:
         self.client = client
         self.subscription = subscription
+        self._goes_on = goes_on
         loop = asyncio.get_running_loop()
         self._ends = None if seconds is None else loop.time() + seconds
 
     async def items(self) -> AsyncIterator[Item]:
         """Give what the reader is to be told, until the subscription ends or its time is up.
 
-        RefusedError if the broker ends the subscription.
+        RefusedError if the broker ends the subscription, or if the reader's session is over.
         """
         batches = aiter(self.subscription.batches())
         waiting: asyncio.Future[Any] | None = None
@@ -64,6 +70,8 @@ class OpenStream:
                     ALIVE_SECONDS if self._ends is None else min(ALIVE_SECONDS, self._ends - loop.time())
                 )
                 await asyncio.wait((waiting,), timeout=max(0.0, patience))
+                if not self._goes_on():
+                    raise RefusedError(SESSION_OVER, what="session", name="", code="login")
                 if not waiting.done():
                     yield Alive()
                     continue
@@ -95,8 +103,10 @@ class Streams:
         return self._count
 
     @asynccontextmanager
-    async def open(self, caller: Caller, wanted: StreamWanted) -> AsyncIterator[OpenStream]:
-        """Open a stream for the time of the block.
+    async def open(
+        self, caller: Caller, wanted: StreamWanted, goes_on: Callable[[], bool]
+    ) -> AsyncIterator[OpenStream]:
+        """Open a stream for the time of the block; `goes_on` says whether the reader's session does.
 
         A token that the reader brings acknowledges what is before it. ProblemError 503 if too many streams
         are open; RefusedError and the like if the broker refuses the subscription.
@@ -114,7 +124,7 @@ class Streams:
                     if wanted.durable is not None and wanted.token is not None:
                         await subscription.ack(wanted.token)
                     seconds = None if wanted.durable is None else wanted.ack_seconds
-                    yield OpenStream(client, subscription, seconds)
+                    yield OpenStream(client, subscription, seconds, goes_on)
                 finally:
                     await _finish(subscription, give_back)
         finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -30,12 +31,14 @@ WRONG, ENDED = 1008, 1011
 REASON_CHARACTERS_MAX = 40
 
 
-async def serve_socket(socket: WebSocket, caller: Caller, streams: Streams) -> None:
+async def serve_socket(
+    socket: WebSocket, caller: Caller, streams: Streams, goes_on: Callable[[], bool]
+) -> None:
     """Serve one socket until either side ends it."""
     await socket.accept()
     try:
         wanted = stream_wanted(socket.path_params["topic"], dict(socket.query_params), plain_headers(socket))
-        async with streams.open(caller, wanted) as opened:
+        async with streams.open(caller, wanted, goes_on) as opened:
             reading = asyncio.ensure_future(_read(socket, opened, wanted.pattern))
             writing = asyncio.ensure_future(_write(socket, opened))
             try:
@@ -70,10 +73,13 @@ async def _write(socket: WebSocket, opened: OpenStream) -> None:
 
 async def _read(socket: WebSocket, opened: OpenStream, topic: str) -> None:
     while True:
-        text = await socket.receive_text()
+        # A message of bytes is read like a text: what is no UTF-8 is no JSON either.
+        message = await socket.receive()
+        if message["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(message["code"], message.get("reason"))
         said: Any = None
         try:
-            said = parsed_json(text)
+            said = parsed_json(message.get("text") or message.get("bytes") or b"")
             if not isinstance(said, dict) or not ({"ack", "publish"} & said.keys()):
                 raise ProblemError(400, "request", 'say {"ack": TOKEN} or {"publish": VALUE}')
             await _obey(socket, opened, topic, said)

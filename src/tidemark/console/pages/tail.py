@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 
 from tidemark.client.events import Event
 from tidemark.console.pages.selectors import misfit
-from tidemark.console.pages.site import Page, Site, Visit
+from tidemark.console.pages.site import Page, Visit
 from tidemark.console.pages.topics import shown
 from tidemark.console.problems import ProblemError, problem_of
 from tidemark.console.recent_events import HostedPubend, events_of
@@ -134,15 +134,19 @@ def stream_tail(feeds: Feeds) -> Page:
     async def streamed(visit: Visit) -> Response:
         topic, where = visit.query("topic", ">"), visit.query("where")
         await visit.watch.view()
-        rows = _rows(feeds, visit.watch, visit.site, topic, where)
+        rows = _rows(feeds, visit, topic, where)
         return StreamingResponse(rows, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
     return streamed
 
 
-async def _rows(feeds: Feeds, watch: Watch, site: Site, topic: str, where: str) -> AsyncIterator[str]:
+async def _rows(feeds: Feeds, visit: Visit, topic: str, where: str) -> AsyncIterator[str]:
     yield "retry: 2000\n\n"
+    watch, site = visit.watch, visit.site
+    goes_on = site.sessions.goes_on(visit.cookie)
     async for look in feeds.read(watch, topic, where):
+        if not goes_on():
+            return
         watch.looked = time.monotonic()
         if isinstance(look, TidemarkError):
             yield _sent("told", site.fragment("tail_told.html", problem=problem_of(look).reason, look=None))

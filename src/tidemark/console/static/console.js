@@ -67,7 +67,11 @@ function startCharts(section) {
   const rates = chart("chart-rates", [["published", "--one"], ["delivered", "--two"]]);
   const lag = chart("chart-lag", [["lag", "--three"]], 1, duration, [1, 2, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 36000, 86400, 864000]);
   const held = chart("chart-held", [["held", "--one"]], 1024, size, Array.from({ length: 50 }, (_, n) => 2 ** n));
+  let isAsking = false;
   const refresh = async () => {
+    // A console that waits for its broker is not asked again before it has answered.
+    if (isAsking) return;
+    isAsking = true;
     try {
       const answer = await fetch(section.dataset.charts, { headers: { Accept: "application/json" } });
       if (!answer.ok) return;
@@ -78,6 +82,8 @@ function startCharts(section) {
       section.dataset.samples = String(found.at.length);
     } catch (problem) {
       console.warn("the charts could not be refreshed", problem);
+    } finally {
+      isAsking = false;
     }
   };
   refresh();
@@ -103,7 +109,17 @@ function startStale() {
     fails(problem ? problem.textContent : `the console answers ${event.detail.xhr.status}`);
   });
   document.body.addEventListener("htmx:sendError", () => fails("the console does not answer"));
-  document.body.addEventListener("htmx:sseError", () => fails("the console does not answer"));
+  // A stream fails without a reason: the page itself is asked for it, and leads to the login if that is it.
+  document.body.addEventListener("htmx:sseError", async () => {
+    try {
+      const answer = await fetch(location.href, { headers: { "HX-Request": "true", "HX-Current-URL": location.href } });
+      const login = answer.headers.get("HX-Redirect");
+      if (login) location.assign(login);
+      else if (!answer.ok) fails(`the console answers ${answer.status}`);
+    } catch {
+      fails("the console does not answer");
+    }
+  });
   document.body.addEventListener("htmx:afterRequest", (event) => event.detail.successful && works());
   document.body.addEventListener("htmx:sseOpen", works);
 }
