@@ -216,10 +216,11 @@ class Node:
                     "/metrics": lambda say: say(self.metrics.page()),
                     "/metrics/subscriptions": self._subscription_metrics,
                 },
+                self.runtime.turns,
                 dict.fromkeys(("/metrics", "/metrics/subscriptions"), self.security.may_read_metrics),
-                self.security.transport.server,
             )
-            self.http_address = await _bound(self._http.listen(http_address), http_address, "http.listen")
+            listening = self._http.listen(http_address, self.security.transport, config.limits)
+            self.http_address = await _bound(listening, http_address, "http.listen")
         listen = config.broker.listen
         self.address = await _bound(self.server.listen(listen), listen, "broker.listen")
         self.membership.listens(config.broker.name, self.address)

@@ -211,6 +211,8 @@ class Server:
         #: neighbours that said what this broker cannot handle; links report them
         self.refused_neighbours = RefusedNeighbours(self.time)
         self._listener: asyncio.Server | None = None
+        #: connections that agree on TLS, from which nothing else has come yet; None without TLS
+        self.handshakes = security.transport.handshakes(lambda: Connection(self), limits)
         #: no new connection is accepted and no client is called any more
         self._is_shut = False
         #: clients that may be away
@@ -231,14 +233,12 @@ class Server:
 
         Raises OSError if the address is taken.
         """
-        self._listener = await self._loop.create_server(
-            lambda: Connection(self),
-            address.host,
-            address.port,
-            backlog=BACKLOG,
-            reuse_address=True,
-            ssl=self.security.transport.server,
-        )
+        if self.handshakes is not None:
+            self._listener = await self.handshakes.listen(address, BACKLOG)
+        else:
+            self._listener = await self._loop.create_server(
+                lambda: Connection(self), address.host, address.port, backlog=BACKLOG, reuse_address=True
+            )
         host, port = self._listener.sockets[0].getsockname()[:2]
         return HostPort(host, port)
 
@@ -268,6 +268,8 @@ class Server:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+        if self.handshakes is not None:
+            self.handshakes.close()
 
     async def say_goodbye(self) -> None:
         """Close every connection once its queue is written, and abort those that take too long."""

@@ -13,7 +13,8 @@ from tests.node.security.secured import client_of, secured
 from tests.node.speech import Stage, play
 from tests.waiting import PATIENCE_SECONDS
 from tidemark.node.config.units import HostPort
-from tidemark.node.monitoring.http import REQUEST_BYTES_MAX, HttpServer, Response
+from tidemark.node.monitoring.http import CONNECTIONS_MAX, REQUEST_BYTES_MAX, HttpServer, Page, Response, Say
+from tidemark.node.turns.turns import Turns
 
 
 async def fetch(address: HostPort, request: bytes) -> tuple[int, bytes]:
@@ -27,6 +28,11 @@ async def fetch(address: HostPort, request: bytes) -> tuple[int, bytes]:
     if not request.startswith(b"HEAD"):
         assert b"Content-Length: %d" % len(body) in head
     return int(head.split()[1]), body
+
+
+def serving(page: Page) -> HttpServer:
+    """A server of one page."""
+    return HttpServer({"/page": page}, Turns(asyncio.get_running_loop()))
 
 
 def get(path: str) -> bytes:
@@ -63,7 +69,7 @@ def test_health_and_metrics_are_served(tmp_path: Path) -> None:
 
 def test_head_gives_what_get_gives_without_the_content() -> None:
     async def story() -> None:
-        server = HttpServer({"/page": lambda say: say(Response(b"hello"))})
+        server = serving(lambda say: say(Response(b"hello")))
         address = await server.listen(HostPort("127.0.0.1", 0))
         assert await fetch(address, b"HEAD /page HTTP/1.1\r\n\r\n") == (200, b"")
         assert await fetch(address, b"HEAD /nothing HTTP/1.1\r\n\r\n") == (404, b"")
@@ -85,7 +91,7 @@ def test_head_gives_what_get_gives_without_the_content() -> None:
 )
 def test_a_request_is_answered_or_refused(request_bytes: bytes, status: int) -> None:
     async def story() -> None:
-        server = HttpServer({"/page": lambda say: say(Response(b"hello"))})
+        server = serving(lambda say: say(Response(b"hello")))
         address = await server.listen(HostPort("127.0.0.1", 0))
         assert (await fetch(address, request_bytes))[0] == status
         server.close()
@@ -110,3 +116,58 @@ def test_what_is_owed_is_on_the_page_of_a_broker_with_accounts_too(tmp_path: Pat
         assert b"tidemark_lag_incomplete 0.0" in body
 
     play(story)
+
+
+def test_who_holds_connections_and_says_nothing_keeps_nobody_from_being_answered() -> None:
+    async def story() -> None:
+        server = serving(lambda say: say(Response(b"hello")))
+        address = await server.listen(HostPort("127.0.0.1", 0))
+        silent = [await asyncio.open_connection(*address) for _ in range(CONNECTIONS_MAX + 10)]
+        for _, writer in silent:
+            writer.write(b"GET /page HTTP/1.1\r\nX: ")
+        for _ in range(3):
+            assert await fetch(address, get("/page")) == (200, b"hello")
+        assert len(server.open) <= CONNECTIONS_MAX
+        for _, writer in silent:
+            writer.close()
+        server.close()
+
+    asyncio.run(story())
+
+
+def test_pages_are_made_in_turns_with_the_connections_of_the_broker() -> None:
+    async def story() -> None:
+        made = []
+
+        def page(say: Say) -> None:
+            made.append(server.turns.work())
+            while server.turns.work() < made[-1] + 0.003:  # longer than all turns of one pass
+                pass
+            say(Response(b"hello"))
+
+        server = serving(page)
+        address = await server.listen(HostPort("127.0.0.1", 0))
+        passes = []
+
+        def count() -> None:
+            passes.append(len(made))
+            asyncio.get_running_loop().call_soon(count)
+
+        asyncio.get_running_loop().call_soon(count)
+        asked = [fetch(address, get("/page")) for _ in range(8)]
+        assert await asyncio.gather(*asked) == [(200, b"hello")] * 8
+        assert set(passes) >= set(range(1, 8)), "others had their turn after each page"
+        server.close()
+
+    asyncio.run(story())
+
+
+def test_a_page_that_cannot_be_made_is_told_and_those_behind_it_are_answered() -> None:
+    async def story() -> None:
+        server = serving(lambda _: 1 // 0)  # type: ignore[arg-type, return-value]
+        address = await server.listen(HostPort("127.0.0.1", 0))
+        answers = await asyncio.gather(fetch(address, get("/page")), fetch(address, get("/nothing")))
+        assert [status for status, _ in answers] == [500, 404]
+        server.close()
+
+    asyncio.run(story())

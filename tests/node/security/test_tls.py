@@ -20,6 +20,7 @@ from tidemark.client.client import connect
 from tidemark.errors import NotConnectedError, RefusedError
 from tidemark.node import server as server_module
 from tidemark.node.node import Node
+from tidemark.node.security import handshakes as handshakes_module
 from tidemark.node.security.certificates import describe, issue
 from tidemark.wire.codec import encode
 from tidemark.wire.frames import Pushing
@@ -312,3 +313,53 @@ def _of_a_stranger(path: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(path / "somebody" / "cert.pem", path / "somebody" / "key.pem")
     return context
+
+
+def test_handshakes_that_never_end_are_bounded_and_lock_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshakes_module.Handshakes.__init__, "__kwdefaults__", {"most": 20})
+    authority, ca = authority_in(tmp_path / "ca")
+
+    async def story(stage: Stage) -> None:
+        node = await secured(stage, tmp_path / "b", **broker_files(authority, tmp_path, "b"))
+        under_way = node.server.handshakes
+        assert under_way is not None
+        silent = [socket.create_connection(node.address) for _ in range(50)]
+        for each in silent:
+            each.setblocking(False)
+        await until(lambda: under_way.given_up >= 30)
+        await until(lambda: len(under_way) == 20)
+        # Those that came first are closed, and the others are still there.
+        await until(lambda: _is_closed(silent[0]))
+        assert not _is_closed(silent[-1])
+        async with client_of(node, "ops", scheme="tidemark+tls", ca=str(ca)) as tm:
+            assert (await tm.ask("status"))["broker"] == "tidemark"
+        for each in silent:
+            each.close()
+        await until(lambda: len(under_way) == 0)
+
+    play(story)
+
+
+def test_a_handshake_has_as_long_as_an_introduction(tmp_path: Path) -> None:
+    authority, _ = authority_in(tmp_path / "ca")
+
+    async def story(stage: Stage) -> None:
+        files = broker_files(authority, tmp_path, "b")
+        node = await secured(stage, tmp_path / "b", **files, limits__handshake="50ms")
+        with socket.create_connection(node.address) as silent:
+            silent.setblocking(False)
+            await until(lambda: _is_closed(silent))
+
+    play(story)
+
+
+def _is_closed(connection: socket.socket) -> bool:
+    """Whether the other side has ended the connection."""
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True

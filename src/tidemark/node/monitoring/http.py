@@ -1,22 +1,32 @@
 """A small HTTP/1.1 server for GET and HEAD requests: health and metrics.
 
 It answers one request a connection, and bounds the size and time of a request and the number of connections.
+When there are too many, the one that has been open the longest goes: whoever asks for the health of the
+broker says so at once and is answered, however many others hold connections. Pages are made in turns with the
+connections of the broker, so that who asks for them again and again has a part of the event loop and no more.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Protocol, cast
 
+from tidemark.node.config.settings import LimitsSection
 from tidemark.node.config.units import HostPort
+from tidemark.node.logs import Log
+from tidemark.node.security.handshakes import Handshakes
+from tidemark.node.security.tls import Transport
+from tidemark.node.turns.accounts import Account
+from tidemark.node.turns.turns import Turns
 
 REQUEST_BYTES_MAX = 8 << 10
 CONNECTIONS_MAX = 64
 REQUEST_SECONDS_MAX = 10.0
+BACKLOG = 100
+log = Log("http")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,30 +57,39 @@ class Guard(Protocol):
 
 
 class HttpServer:
-    """Serves `pages` by their path, those with a guard only to whom it lets in; over TLS with a context."""
+    """Serves `pages` by their path, those with a guard only to whom it lets in."""
 
     def __init__(
-        self,
-        pages: Mapping[str, Page],
-        guards: Mapping[str, Guard] | None = None,
-        tls: ssl.SSLContext | None = None,
+        self, pages: Mapping[str, Page], turns: Turns, guards: Mapping[str, Guard] | None = None
     ) -> None:
+        """`turns` are those of the broker's connections."""
         self.pages = pages
+        self.turns = turns
+        #: what all requests together have used of the event loop's time
+        self.account: Account = turns.accounts.open("http")
         self._guards = guards or {}
-        self._tls = tls
-        #: open connections; each adds and discards itself
-        self.open: set[_Request] = set()
+        #: open connections, the oldest first; each adds and removes itself
+        self.open: dict[_Request, None] = {}
         self._listener: asyncio.Server | None = None
+        self._handshakes: Handshakes | None = None
 
-    async def listen(self, address: HostPort) -> HostPort:
-        """Accept requests at `address`. Returns the address with the port, which for 0 the system chooses.
+    async def listen(
+        self, address: HostPort, transport: Transport | None = None, limits: LimitsSection | None = None
+    ) -> HostPort:
+        """Accept requests at `address`, over TLS if `transport` has it, within the `limits` of handshakes.
 
-        Raises OSError if the address is taken.
+        Returns the address with the port, which for 0 the system chooses. Raises OSError if the address is
+        taken.
         """
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(
-            lambda: _Request(self), address.host, address.port, ssl=self._tls
-        )
+        if transport is not None:
+            self._handshakes = transport.handshakes(lambda: _Request(self), limits or LimitsSection())
+        if self._handshakes is not None:
+            self._listener = await self._handshakes.listen(address, BACKLOG)
+        else:
+            self._listener = await loop.create_server(
+                lambda: _Request(self), address.host, address.port, backlog=BACKLOG
+            )
         host, port = self._listener.sockets[0].getsockname()[:2]
         return HostPort(host, port)
 
@@ -78,6 +97,8 @@ class HttpServer:
         """Accept no more requests and abort those that are open."""
         if self._listener is not None:
             self._listener.close()
+        if self._handshakes is not None:
+            self._handshakes.close()
         for request in list(self.open):
             request.cut_off()
 
@@ -104,40 +125,58 @@ class _Request(asyncio.Protocol):
     def __init__(self, server: HttpServer) -> None:
         self._server = server
         self._head = b""
-        #: the request is whole, and a page answers it now or later
-        self._is_answered = False
+        #: the request is whole, and a page answers it when it is its turn
+        self._is_whole = False
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A connection is open: the request has REQUEST_SECONDS_MAX to arrive."""
         self._transport = cast(asyncio.Transport, transport)
-        self._server.open.add(self)
-        if len(self._server.open) > CONNECTIONS_MAX:
-            self.cut_off()
+        if len(self._server.open) >= CONNECTIONS_MAX:
+            next(iter(self._server.open)).cut_off()
+        self._server.open[self] = None
         self._timer = asyncio.get_running_loop().call_later(REQUEST_SECONDS_MAX, self.cut_off)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's signature)
         """The connection is closed."""
-        self._server.open.discard(self)
+        self._server.open.pop(self, None)
         self._transport = None
         if self._timer is not None:
             self._timer.cancel()
 
     def data_received(self, data: bytes) -> None:
         """Part of the request has arrived, or all of it."""
-        if self._is_answered or self._transport is None or self._transport.is_closing():
+        if self._is_whole or self._transport is None or self._transport.is_closing():
             return
         self._head += data
         if b"\r\n\r\n" in self._head:
-            is_bare = self._head.startswith(b"HEAD ")
-            self._is_answered = True
-            self._server.respond(self._head, lambda response: self._say(response, is_bare=is_bare))
+            self._is_whole = True
+            self._server.turns.wait(self)
         elif len(self._head) > REQUEST_BYTES_MAX:
             self._say(_problem(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE))
 
+    @property
+    def account(self) -> Account:
+        """What all requests have used lately."""
+        return self._server.account
+
+    def go_on(self) -> bool:
+        """Answer the request, which is whole; return False, since nothing is left then."""
+        server = self._server
+        began = server.turns.work()
+        is_bare = self._head.startswith(b"HEAD ")
+        try:
+            server.respond(self._head, lambda response: self._say(response, is_bare=is_bare))
+        except Exception as error:  # those who wait behind this request are not to wait for ever
+            log.error("a page could not be made", cause=error)
+            self._say(_problem(HTTPStatus.INTERNAL_SERVER_ERROR))
+        server.account.used(server.turns.work() - began)
+        return False
+
     def cut_off(self) -> None:
         """Abort the connection."""
+        self._server.open.pop(self, None)
         if self._transport is not None:
             self._transport.abort()
 

@@ -121,7 +121,9 @@ class _NodeCollector(Collector):
         for name, value in node.runtime.broker.counters.items():
             yield CounterMetricFamily(f"tidemark_{name}", COUNTED.get(name, name), value)
         server = self._node.server
-        yield CounterMetricFamily("tidemark_turned_away", "Connections over a limit.", server.turned_away)
+        given_up = 0 if server.handshakes is None else server.handshakes.given_up
+        turned_away = server.turned_away + given_up
+        yield CounterMetricFamily("tidemark_turned_away", "Connections over a limit.", turned_away)
         yield CounterMetricFamily(
             "tidemark_frames_malformed",
             "Frames that could not be read; each ended a connection.",

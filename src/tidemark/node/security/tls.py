@@ -6,14 +6,16 @@ are go on. A certificate that cannot be read is told, and the one before stays i
 
 from __future__ import annotations
 
+import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tidemark.errors import ConfigError
-from tidemark.node.config.settings import SecuritySection
+from tidemark.node.config.settings import LimitsSection, SecuritySection
 from tidemark.node.logs import Log
+from tidemark.node.security.handshakes import Handshakes
 
 #: How a certificate names a broker of the overlay: a URI among its alternative names.
 BROKER_URI = "tidemark:broker:"
@@ -72,6 +74,15 @@ class Transport:
         """A connection begins: it goes by the newest files, whichever context the listener was given."""
         if self._newest is not None:
             link.context = self._newest
+
+    def handshakes(
+        self, made: Callable[[], asyncio.BaseProtocol], limits: LimitsSection
+    ) -> Handshakes | None:
+        """Return what takes the connections of a listener, whose protocols are `made`; None without TLS."""
+        if self.server is None:
+            return None
+        seconds, of_address = limits.handshake / 1e6, limits.address_times * limits.strangers
+        return Handshakes(made, self.server, seconds_max=seconds, address_max=of_address)
 
     def _changed_at(self) -> tuple[object, ...]:
         security = self._security

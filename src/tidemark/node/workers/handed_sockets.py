@@ -31,7 +31,7 @@ class HandedSockets:
         self._channel.setblocking(False)
         self._server = server
         self._loop = asyncio.get_running_loop()
-        #: sockets that become connections; over TLS that takes some round trips
+        #: sockets that become connections; those that agree on TLS first are with the server's `handshakes`
         self._opening: set[asyncio.Task[None]] = set()
         #: counter: sockets that have come
         self.taken = 0
@@ -78,6 +78,9 @@ class HandedSockets:
 
     def _open(self, accepted: socket.socket) -> None:
         self.taken += 1
+        if self._server.handshakes is not None:
+            self._server.handshakes.take(accepted)
+            return
         accepted.setblocking(False)
         task = self._loop.create_task(self._connect(accepted), name="tidemark handed socket")
         self._opening.add(task)
@@ -86,11 +89,9 @@ class HandedSockets:
     async def _connect(self, accepted: socket.socket) -> None:
         server = self._server
         try:
-            await self._loop.connect_accepted_socket(
-                lambda: Connection(server), accepted, ssl=server.security.transport.server
-            )
+            await self._loop.connect_accepted_socket(lambda: Connection(server), accepted)
         except (OSError, asyncio.CancelledError) as error:
-            # The client has gone, has no TLS, or this broker stops.
+            # The client has gone, or this broker stops.
             log.debug("a handed socket became no connection", reason=str(error))
             with suppress(OSError):
                 accepted.close()
