@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.broker.desk import batch
 from tests.broker.parts import GCT_US, AtStream, ticks_of
 from tidemark.broker.effects import Effect, LogRead, ReadLog, SendPeer
+from tidemark.broker.streams import answers, window
+from tidemark.broker.streams.answers import ANSWER_FRAME_BYTES
 from tidemark.broker.streams.interest import HERE, STARTED_ONLY
-from tidemark.broker.streams.stream import ANNOUNCED_US, ANSWER_FRAME_BYTES
+from tidemark.broker.streams.stream import ANNOUNCED_US
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.wire.frames import AckExpected, Interest, Knowledge, Nack
 
@@ -294,3 +298,69 @@ def test_a_long_answer_goes_in_frames_that_live_events_do_not_wait_long_for() ->
     assert [upto for _, _, upto, _, _, _ in frames[:-1]] == [base for _, base, _, _, _, _ in frames[1:]]
     assert (frames[0][1], frames[-1][2]) == (0, count)
     assert [tick for frame in frames for tick in frame[5]] == list(range(1, count + 1))
+
+
+# Nacks name ticks, and not bytes.
+
+
+def test_a_nack_for_a_dense_range_is_answered_in_part_and_the_asker_told_where_that_stops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(window, "PIECE_BYTES", 1)
+    monkeypatch.setattr(answers, "NACK_BYTES_MAX", 1)
+    at = AtStream(is_hosted=True)
+    at.followed("down", ALL)
+    at.stream.first(0, 30, 0, 0, batch(10))
+    at.stream.first(30, 60, 0, 0, batch(40))
+    at.take()
+    at.stream.nacked("down", [(0, 60)], version=7)
+    assert sent(at.take()) == [("down", 0, 10, False, 7, [10]), ("down", 10, 10, False, STARTED_ONLY, [])]
+    assert at.turn.counters["answers_stopped"] == 1
+    at.stream.nacked("down", [(10, 30), (35, 60)], version=7)
+    assert sent(at.take()) == [
+        ("down", 10, 30, False, 7, []),
+        ("down", 35, 40, False, 7, [40]),
+        ("down", 40, 40, False, STARTED_ONLY, []),
+    ]
+
+
+def test_the_log_is_read_for_one_nack_up_to_a_bound_and_further_for_who_is_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(answers, "NACK_BYTES_MAX", 2 * len(batch(15).data))
+    at = AtStream(is_hosted=True)
+    at.followed("down", ALL)
+    at.stream.nacked("down", [(10, 50)], version=7)
+    at.stream.nacked(HERE, [(45, 60)])
+    at.take()
+    at.stream.read(LogRead("p", 10, 20, 50, 0, (batch(15),)))
+    assert at.take()[-1] == ReadLog("p", 20, 50)  # not as much yet
+    at.stream.read(LogRead("p", 20, 30, 50, 0, (batch(25),)))
+    *told, stopped, read = at.take()
+    assert sent([*told, stopped]) == [
+        ("down", 20, 25, False, 7, [25]),
+        ("down", 25, 30, False, 7, []),
+        ("down", 30, 30, False, STARTED_ONLY, []),
+    ]
+    assert read == ReadLog("p", 45, 50)
+    # What the neighbour asks for next is read anew.
+    at.stream.nacked("down", [(30, 50)], version=7)
+    assert at.take() == [ReadLog("p", 30, 45)]
+
+
+def test_who_hears_that_an_answer_stops_asks_for_the_rest_at_once() -> None:
+    at, version = relay()
+    at.stream.nacked("down", [(10, 50)], version=7)
+    at.turn.now = 2 * GCT_US
+    at.stream.wake()
+    assert at.take() == [SendPeer("up", Nack("p", ((10, 50),), version))]
+    at.stream.answer(10, 30, 0, version, batch(15))
+    at.stream.wake()
+    assert sent(at.take()) == [("down", 10, 30, False, 7, [15])]
+    at.stream.answer(30, 30, 0, STARTED_ONLY, None)
+    at.stream.wake()
+    assert at.take() == [SendPeer("up", Nack("p", ((30, 50),), version))]
+    at.stream.answer(30, 30, 0, STARTED_ONLY, None)
+    at.stream.answer(40, 40, 0, STARTED_ONLY, None)  # nothing was asked for from there on
+    at.stream.wake()
+    assert at.take() == [SendPeer("up", Nack("p", ((30, 50),), version))]

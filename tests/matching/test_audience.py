@@ -133,6 +133,15 @@ def test_of_a_topic_that_is_not_known_everything_is_wanted_by_those_whose_patter
     assert audience.wanted(batch(1, 2)).tolist() == [True, True]
 
 
+def test_of_a_batch_of_many_topics_a_bounded_number_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audience_module, "WANTED_TOPICS_MAX", 2)
+    topics = ("a.1", "a.2", "a.3", "b.1")
+    audience = Audience(known(*topics))
+    audience.add(1, "a.*", "n = 5")
+    mixed = concatenate([batch(4, 5, topic=topic) for topic in topics])
+    assert audience.wanted(mixed).tolist() == [False, True, False, True, True, True, False, False]
+
+
 def test_of_a_version_that_is_not_known_everything_is_wanted() -> None:
     audience = Audience(known("t"))
     audience.add(1, "t", "n > 100")

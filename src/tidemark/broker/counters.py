@@ -56,6 +56,7 @@ COUNTED = {
     "windows_shrunk": "times that a window over its bound let go",
     "windows_full": "first-time knowledge passed on without being remembered",
     "knowledge_overtaken": "first-time knowledge that knowledge of a newer interest had overtaken",
+    "answers_stopped": "answers to nacks that stopped before the end, because there was much to tell",
     "answers_unsound": "answers that did not account for what was wanted when this broker attached",
     "nacks_dropped": "nacks on behalf of an interest that was not known here, or not said upstream yet",
     "reroutes": "streams taken from another neighbour than before",

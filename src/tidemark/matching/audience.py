@@ -49,6 +49,8 @@ AT_ONCE_MAX = 16
 CHANGES_MAX = 65_536
 #: Members that join a topic in one step, which takes about a millisecond.
 STEP_MEMBERS = 8
+#: Topics of one batch for which it is found out which events a neighbour wants; of the others it gets all.
+WANTED_TOPICS_MAX = 64
 #: Creations that were removed for which a matcher is kept: few have events on their way.
 REMOVED_MAX = 16
 #: What the matchers of all topics of an audience may take in memory, about: those used last are kept.
@@ -307,14 +309,22 @@ class Audience:
         """wanted[row]: some member wants the event, or it cannot be ruled out that one does.
 
         It cannot be ruled out where the topic or the schema is not known, where a member's selector does not
-        fit the fields known here, and where the message cannot be read.
+        fit the fields known here, and where the message cannot be read. Of a batch of many topics, those
+        beyond WANTED_TOPICS_MAX that a pattern matches are not looked at either: each takes as long as a
+        hundred events of one topic.
         """
         wanted = np.zeros(batch.count, np.bool_)
-        for name, rows, part in _by_topic(batch):
+        looked_at = 0
+        for name, rows in _rows_by_topic(batch):
+            if not self.wants(name):
+                continue
+            looked_at += 1
+            if looked_at > WANTED_TOPICS_MAX:
+                wanted[rows] = True
+                continue
+            part = batch if len(rows) == batch.count else batch.take(rows)
             if self.unknown_from(part) is not None:
                 wanted[rows] = any(pattern.matches(name) for pattern, _ in self._members.values())
-                continue
-            if not self.wants(name):
                 continue
             for schemas, of_part, piece in self._by_creation(name, part):
                 topic = self._topic(schemas)
@@ -481,9 +491,15 @@ def _match(topic: _Topic, part: EventBatch, *, otherwise: int) -> Sets:
 
 def _by_topic(batch: EventBatch) -> Iterator[tuple[str, Rows, EventBatch]]:
     """Yields each topic of the batch with its rows and a batch of them."""
+    for topic, rows in _rows_by_topic(batch):
+        yield topic, rows, batch if len(rows) == batch.count else batch.take(rows)
+
+
+def _rows_by_topic(batch: EventBatch) -> Iterator[tuple[str, Rows]]:
+    """Yields each topic of the batch with its rows."""
     topics = sorted({shape.topic for shape in batch.shapes})
     if len(topics) == 1:
-        yield topics[0], np.arange(batch.count), batch
+        yield topics[0], np.arange(batch.count)
         return
     numbers = {topic: number for number, topic in enumerate(topics)}
     of_row = np.array([numbers[shape.topic] for shape in batch.shapes])[batch.prelude("shape")]
@@ -491,5 +507,4 @@ def _by_topic(batch: EventBatch) -> Iterator[tuple[str, Rows, EventBatch]]:
     ends = np.searchsorted(of_row[order], np.arange(len(topics)), side="right").tolist()
     for topic, first, last in zip(topics, [0, *ends], ends, strict=False):
         if first < last:
-            rows = order[first:last]
-            yield topic, rows, batch if len(rows) == batch.count else batch.take(rows)
+            yield topic, order[first:last]

@@ -221,6 +221,15 @@ class Curiosity:
         full = self.outstanding >= self._thresholds.outstanding_ranges_max or self._room() <= 0
         return min((piece.due for piece in self._pieces if piece.asked or not full), default=None)
 
+    def ask_on(self, tick: Tick, now: int) -> None:
+        """Who was asked has answered up to `tick` and stops there: what was asked for beyond it is due now.
+
+        That is no repetition: the question for it is a new one.
+        """
+        for piece in self._pieces:
+            if piece.asked and piece.base == tick:
+                piece.due, piece.tries, piece.asked = now, 0, False
+
     def reset(self, now: int) -> None:
         """Forget all nacks, because the link changed: every wanted range is due at once."""
         if self._pace is not None:

@@ -11,28 +11,25 @@ is complete for that version; for the rest upstream is asked, although the windo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from tidemark.broker.effects import CacheRead, LogRead, ReadCache, ReadLog, SendPeer
+from tidemark.broker.streams import answers
+from tidemark.broker.streams.answers import frames_of, merged, pace_of
 from tidemark.broker.streams.disk_cache import DiskCache, split
 from tidemark.broker.streams.interest import HERE, STARTED_ONLY, Interests
 from tidemark.broker.streams.interest_coverage import InterestCoverage
-from tidemark.broker.streams.window import PIECE_BYTES, Window, rows_within, unexpired
+from tidemark.broker.streams.window import Window, rows_within, unexpired
 from tidemark.broker.turn import Turn
-from tidemark.message.batches.batch import EventBatch, concatenate
-from tidemark.ticks import TICK_MIN, Curiosity, Pace, Range, RangeSet, Thresholds, Wants, within
+from tidemark.message.batches.batch import EventBatch
+from tidemark.ticks import TICK_MIN, Curiosity, Range, RangeSet, Thresholds, Wants, within
 from tidemark.wire.frames import AckExpected, Knowledge, Nack
 
 Ranges = Sequence[Range]
 
 #: Ranges in one nack; more go in further ones.
 NACK_RANGES_MAX = 64
-#: Ticks that are under way to this broker, in answers to its nacks, at the least and at first.
-UNDER_WAY_TICKS_MIN = 16
-UNDER_WAY_TICKS = 400_000
-#: Bytes of an answer to a neighbour that go in one frame, about: live events wait for a frame that has begun.
-ANSWER_FRAME_BYTES = 64 << 10
 #: An announcement of the same tick is passed on no sooner than this after the last.
 ANNOUNCED_US = 100_000
 
@@ -96,10 +93,12 @@ class Stream:
         self._wants: Wants[str] = Wants()
         #: asker -> the interest version of this broker that an answer has to be complete for
         self._needs: dict[str, int] = {}
-        self._curiosity = Curiosity(thresholds, _pace(thresholds))
+        self._curiosity = Curiosity(thresholds, pace_of(thresholds))
         self._gct = thresholds.gct_us
-        #: ranges being read from the log of a pubend that is hosted here
+        #: ranges being read from the log of a pubend that is hosted here, and how many bytes of one that ends
+        #: at a tick were read so far
         self._reading = RangeSet()
+        self._read_bytes: dict[int, int] = {}
         #: the tick that AckExpected announced last, and the monotonic time of that
         self._announced = (TICK_MIN, 0)
         #: the subscribers here; `Host.join` sets it
@@ -265,8 +264,13 @@ class Stream:
         batch: EventBatch | None,
         damaged: Ranges = (),
     ) -> None:
-        """An answer to a nack: learn it, and pass it to those that asked and that it is complete for."""
+        """An answer to a nack: learn it, and pass it to those that asked and that it is complete for.
+
+        If it is of no tick, upstream has answered as much as it does for one nack, and stops there.
+        """
         self.lose(lost)
+        if upto == base > lost and not self.is_hosted:
+            self._curiosity.ask_on(base, self._turn.now)
         base = max(base, lost)
         if upto <= base:
             return
@@ -348,7 +352,7 @@ class Stream:
             return
         if need:
             self._coverage.need(need)
-        missing = self._give_known(asker, ranges, need)
+        missing = self._give_known(asker, list(ranges), need)
         is_higher = need > max(self._needs.values(), default=0)
         self._needs[asker] = max(self._needs.get(asker, 0), need)
         asked = self._wants.ask(asker, missing)
@@ -371,9 +375,26 @@ class Stream:
         if self._cache is None:
             return [(base, upto)]
         reads, left = split(base, upto, self._cache.find(self.pubend, base, upto, need))
+        size = 0
         for entry, (first, last) in reads:
+            if size >= answers.NACK_BYTES_MAX:
+                self._stop(first, upto)
+                # What somebody here wants of it is asked for upstream.
+                return [each for each in left if each[0] < first] + self.awaited(first, upto)
+            size += entry.bytes
             self._out.add(ReadCache(entry.number, self.pubend, first, last, entry.version))
         return left
+
+    def _stop(self, base: int, upto: int) -> None:
+        """Answer no more of `(base, upto]` to neighbours for now: each is told to ask again for its part."""
+        for asker, ranges in self._wants.take(base, upto, unless=HERE.__eq__).items():
+            for first, _ in ranges:
+                self._stop_at(asker, first)
+
+    def _stop_at(self, asker: str, tick: int) -> None:
+        """Tell a neighbour that the answer to its nack stops at this tick: knowledge of no tick says so."""
+        self._counters["answers_stopped"] += 1
+        self._send(asker, tick, tick, False, STARTED_ONLY, None)
 
     def cached(self, answer: CacheRead) -> None:
         """The cache has answered, or lost what it had: then, or if it is not enough, upstream is asked."""
@@ -423,9 +444,13 @@ class Stream:
             return 0 if self._interests.tags(self.pubend, None).get(asker, 0) >= version else None
         return self._interests.accounting(self.pubend, asker, version)
 
-    def _give_known(self, asker: str, ranges: Iterable[Range], need: int) -> list[Range]:
-        """Give the asker what the window knows completely for `need`; return the ranges that are left."""
+    def _give_known(self, asker: str, ranges: Sequence[Range], need: int) -> list[Range]:
+        """Give the asker what the window knows completely for `need`; return the ranges that are left.
+
+        A neighbour is given answers.NACK_BYTES_MAX, about, and is to ask again for the rest.
+        """
         lost = self.window.knowledge.lost
+        room = answers.NACK_BYTES_MAX
         tags = self._interests.tags(self.pubend, None if self.is_hosted else need)
         tag = tags.get(asker, STARTED_ONLY)
         missing: list[Range] = []
@@ -439,17 +464,24 @@ class Stream:
             if need:
                 known = self._coverage.covered(known, need)
             self._counters["answers_cached"] += bool(known)
-            for first, last in known:
-                self._give_window(asker, first, last, tag)
             missing += RangeSet(known).gaps(base, upto)
+            for first, last in known:
+                room = self._give_window(asker, first, last, tag, room)
         return missing
 
-    def _give_window(self, asker: str, base: int, upto: int, tag: int) -> None:
+    def _give_window(self, asker: str, base: int, upto: int, tag: int, room: int) -> int:
+        """Give what the window has of `(base, upto]`, while there is room; return the bytes that are left."""
         while base < upto:
+            if room <= 0 and asker != HERE:
+                self._stop_at(asker, base)
+                break
             stop = self.window.reach(base, upto)
             damaged = self.window.damaged.parts(base, stop)
-            self._give(asker, base, stop, self.window.events(base, stop), damaged, tag)
+            events = self.window.events(base, stop)
+            self._give(asker, base, stop, events, damaged, tag)
+            room -= len(events.data) if events is not None else 0
             base = stop
+        return room
 
     def _ask(self, base: int, upto: int, now: int) -> None:
         if self.is_hosted:
@@ -464,13 +496,26 @@ class Stream:
         self._counters["ranges_damaged"] += len(answer.damaged)
         damaged = RangeSet(answer.damaged)
         at = answer.base
-        for batch in _merged(answer.batches):
+        for batch in merged(answer.batches):
             last = int(batch.ticks[-1])
             self.answer(at, last, answer.lost, 0, batch, damaged.parts(at, last))
             at = last
         self.answer(at, answer.upto, answer.lost, 0, None, damaged.parts(at, max(at, answer.upto)))
-        if answer.upto < answer.asked:
+        self._read_on(answer)
+
+    def _read_on(self, answer: LogRead) -> None:
+        """Read the rest of a range, unless it has had as much as is read for one nack of a neighbour."""
+        size = self._read_bytes.pop(answer.asked, 0) + sum(len(batch.data) for batch in answer.batches)
+        if answer.asked <= answer.upto:
+            return
+        if size < answers.NACK_BYTES_MAX:
+            self._read_bytes[answer.asked] = size
             self._out.add(ReadLog(self.pubend, answer.upto, answer.asked))
+            return
+        self._stop(answer.upto, answer.asked)
+        self._reading.remove(answer.upto, answer.asked)
+        for first, last in self.awaited(answer.upto, answer.asked):
+            self._ask(first, last, self._turn.now)
 
     # Time.
 
@@ -544,43 +589,6 @@ class Stream:
         if first and part is not None and self._turn.observer.is_tracing:
             self._turn.observer.passed_on(self.pubend, peer, part)
         lost = self.window.knowledge.lost
-        for start, stop, rows in ((base, upto, part),) if first else _frames(base, upto, part):
+        for start, stop, rows in ((base, upto, part),) if first else frames_of(base, upto, part):
             inside = tuple(within(damaged, start, stop)) if damaged else ()
             self._out.add(SendPeer(peer, Knowledge(self.pubend, start, stop, lost, first, tag, rows, inside)))
-
-
-def _pace(thresholds: Thresholds) -> Pace:
-    """A pace, in ticks, whose patience begins with the thresholds'."""
-    most = thresholds.chop_ticks_max * thresholds.outstanding_ranges_max
-    return Pace(
-        min(UNDER_WAY_TICKS_MIN, most),
-        min(UNDER_WAY_TICKS, most),
-        most,
-        patience_us=thresholds.nrt_us,
-        patience_us_max=thresholds.nrt_us_max,
-        backoff=thresholds.backoff,
-    )
-
-
-def _frames(base: int, upto: int, batch: EventBatch | None) -> Iterator[tuple[int, int, EventBatch | None]]:
-    """Yield what the frames of an answer have: parts of `(base, upto]` of about ANSWER_FRAME_BYTES."""
-    while batch is not None and batch.count > 1 and len(batch.data) > ANSWER_FRAME_BYTES:
-        rows = max(1, batch.count * ANSWER_FRAME_BYTES // len(batch.data))
-        last = int(batch.ticks[rows - 1])
-        yield base, last, batch.slice(0, rows)
-        base, batch = last, batch.slice(rows, batch.count)
-    yield base, upto, batch
-
-
-def _merged(batches: Sequence[EventBatch]) -> Iterator[EventBatch]:
-    """Yield the same events in fewer batches: handling a batch costs the same for few events as for many."""
-    gathered: list[EventBatch] = []
-    size = 0
-    for batch in batches:
-        if size and size + len(batch.data) > PIECE_BYTES:
-            yield concatenate(gathered)
-            gathered, size = [], 0
-        gathered.append(batch)
-        size += len(batch.data)
-    if gathered:
-        yield concatenate(gathered)
