@@ -24,7 +24,7 @@ from tidemark.errors import TidemarkError
 from tidemark.lab.demo.archived_story import ArchivedStory
 from tidemark.lab.demo.spark_audit import SparkAuditProcess
 from tidemark.lab.demo.story import Story
-from tidemark.lab.processes.process_harness import ProcessHarness
+from tidemark.lab.processes.process_harness import ALLOWED, ProcessHarness
 from tidemark.spark.audit.report import AuditReport
 from tidemark.spark.audit.table import show
 
@@ -113,7 +113,7 @@ def _leave_ledgers(directory: Path) -> None:
     for path in directory.iterdir():
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
-        elif path.suffix == ".log":
+        elif path.suffix in (".log", ALLOWED):
             path.unlink()
 
 

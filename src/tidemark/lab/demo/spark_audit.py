@@ -23,6 +23,7 @@ from tidemark.spark.audit.report import AuditReport
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 #: The longest time for an audit, a cold start included.
 VERDICT_SECONDS_MAX = 600.0
@@ -88,23 +89,32 @@ def _sit(connection: Connection, log: Path) -> None:
         os.dup2(said.fileno(), 2)
     # Imported only here: the parent process need not load Spark.
     from tidemark.errors import TidemarkError
-    from tidemark.spark.audit.audit import audit
-    from tidemark.spark.audit.html import page
-    from tidemark.spark.audit.ledgers import gather
     from tidemark.spark.engine.session import session
 
     try:
         spark = session("tidemark demo")
-        # The first job with Python workers is slow, whatever it does.
-        spark.range(1).mapInArrow(_same, "id bigint").count()
-        with suppress(EOFError):
-            ledgers, html = connection.recv()
-            report = audit(spark, gather(ledgers))
-            html.write_text(page(report), encoding="utf-8")
-            connection.send(report)
+        audit_when_asked(spark, connection)
         spark.stop()
     except TidemarkError as error:
         connection.send(str(error))
+
+
+def audit_when_asked(spark: SparkSession, connection: Connection) -> None:
+    """Make Spark ready, audit once when a directory and a page are named, and send the report.
+
+    Returns without an audit if the other end of the connection is closed.
+    """
+    from tidemark.spark.audit.audit import audit
+    from tidemark.spark.audit.html import page
+    from tidemark.spark.audit.ledgers import gather
+
+    # The first job with Python workers is slow, whatever it does.
+    spark.range(1).mapInArrow(_same, "id bigint").count()
+    with suppress(EOFError):
+        ledgers, html = connection.recv()
+        report = audit(spark, gather(ledgers))
+        html.write_text(page(report), encoding="utf-8")
+        connection.send(report)
 
 
 def _same(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:

@@ -9,7 +9,8 @@
 A publisher that is started again first publishes, under their old numbers, the events whose outcome its
 ledger does not know. A durable subscriber goes on from the token in its ledger. With `--die` a process sends
 itself SIGKILL, and with `--pause` a subscriber sends itself SIGSTOP, at a moment that could not be hit from
-outside. Every process ends when its parent does.
+outside. With `--allowed` a publisher goes only as far as a file says. Every process ends when its parent
+does.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class LedgerPublisher:
         self._send(self._ledger.unsettled)
         while self._ledger.next_sequence <= self._given.count and not self._problem:
             self._turn()
-            await asyncio.sleep(TURN_SECONDS if self._given.rate else 0)
+            await asyncio.sleep(TURN_SECONDS if self._given.rate or self._given.allowed else 0)
             while len(self._under_way) >= UNDER_WAY_EVENTS_MAX:
                 await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
         if self._under_way:
@@ -110,7 +111,10 @@ class LedgerPublisher:
     def _turn(self) -> None:
         first, given = self._ledger.next_sequence, self._given
         many = max(1, round(given.rate * TURN_SECONDS)) if given.rate else BURST_EVENTS
-        until = min(first + many, given.count + 1)
+        allowed = given.count if given.allowed is None else int(given.allowed.read_text())
+        until = min(first + many, given.count + 1, allowed + 1)
+        if until <= first:
+            return
         made = self._ledger.intend(trade(given.name, each, given.padding) for each in range(first, until))
         self._self_kill.at(INTENDED, until - 1)
         self._send(made)
@@ -254,6 +258,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     one.add_argument("--count", type=int, required=True, help="events, those of former lives included")
     one.add_argument("--rate", type=float, default=0.0, help="events a second; 0 is as fast as possible")
     one.add_argument("--padding", type=int, default=0, help="bytes more than an event needs")
+    one.add_argument("--allowed", type=Path, help="a file: how many events may be published yet")
     other = roles.add_parser("subscribe", parents=[shared])
     other.add_argument("--where", default="")
     other.add_argument("--pubends", default=PUBEND, help="the subscription must have started at these")

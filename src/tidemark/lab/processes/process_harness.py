@@ -21,6 +21,7 @@ from typing import Any
 from tidemark.lab.processes.broker_start import listening_address, set_arguments, wait_until
 from tidemark.lab.processes.ledger import Audit, audit
 from tidemark.spark.audit.ledgers import SQLITE
+from tidemark.storage.disk.atomic_file import replace_path
 
 #: The longest that any method here waits: only a failure takes so long, also where much else runs.
 PATIENCE_SECONDS = 300.0
@@ -29,6 +30,8 @@ GOODBYE_SECONDS = 10.0
 POLL_SECONDS = 0.02
 #: An archive looks for events this often.
 ARCHIVE_INTERVAL = "500ms"
+#: The suffix of the file with the number of events that a publisher may publish.
+ALLOWED = ".allowed"
 
 
 class ManagedProcess:
@@ -161,6 +164,16 @@ class ManagedPublisher(ManagedProcess):
         self.ledger = ledger
         #: number of events that all its lives together publish
         self.count = count
+
+    def allow(self, count: int) -> None:
+        """Let the publisher go on up to this number of events, and then wait for more to be allowed.
+
+        The first call comes before the first start; without one the publisher never waits.
+        """
+        path = self.ledger.with_suffix(ALLOWED)
+        if not path.exists():
+            self.arguments += ["--allowed", str(path)]
+        replace_path(path, str(count).encode())
 
     @property
     def acknowledged(self) -> int:
