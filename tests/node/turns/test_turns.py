@@ -246,7 +246,9 @@ def test_a_small_client_is_served_after_a_bounded_part_of_a_flood(
         before = len(handled)
         await small.say(Publish("main", "s", 1, events(1, 1)))
         await small.hear(Published)
-        assert len(handled) - before < 1_000, "the flood was handled first"
+        # How much of the flood is handled until the small one's event is synced depends on the disk.
+        served = next(at for at in range(before, len(handled)) if handled[at] != handled[0])
+        assert served - before < 200, "the flood was handled first"
         while (await flooder.hear(Published)).sequence < 2_000:
             pass
         assert handled.count(handled[0]) == 2_001

@@ -56,6 +56,8 @@ class FaultyProxy:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # Head and body leave in two packets, of which the second would wait 40 ms for news of the first.
+            disable_nagle_algorithm = True
 
             def handle_any(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))

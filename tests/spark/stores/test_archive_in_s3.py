@@ -13,6 +13,7 @@ from tests.live_node import LiveNode
 from tests.spark.archive.small_archive import SmallArchive, Taker
 from tests.spark.stores.faulty_proxy import Fault, FaultyProxy
 from tests.spark.stores.s3_servers import SECRET
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.errors import FencedError, StoreAwayError
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
@@ -138,6 +139,8 @@ def test_a_writer_that_was_paused_finds_another_one_and_adds_nothing(
     from tidemark.spark.stores import hold
 
     published = publish(node, 0, 4)
+    # Whoever is paused does not renew its lease either; one that is renewed meanwhile is not taken.
+    monkeypatch.setattr(hold, "RENEW_SECONDS", PATIENCE_SECONDS)
     paused = Archive(node.url, s3)
     paused.round()
     monkeypatch.setattr(hold, "LEASE_SECONDS", -10.0)
