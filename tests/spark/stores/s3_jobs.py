@@ -7,8 +7,10 @@ import sys
 import time
 from typing import Any
 
+from tidemark.message.schema import Schema
 from tidemark.spark import history
 from tidemark.spark.archive import archive as archive_module
+from tidemark.spark.archive import reader as archive_reader
 from tidemark.spark.archive.archive import Archive
 from tidemark.spark.archive_query import planning
 from tidemark.spark.archive_query.query import ArchiveQuery
@@ -16,7 +18,22 @@ from tidemark.spark.connections import urls_of
 from tidemark.spark.engine.session import session
 from tidemark.spark.locations import folder_at
 from tidemark.spark.report.figures import figures
+from tidemark.spark.stores.folder import Folder
 from tidemark.spark.stores.storage_options import load_storage_options
+from tidemark.ticks import TICK_MAX, TICK_MIN
+
+SCHEMA = Schema.parse("[n: int, text: string]")
+#: a tick and the values of an event
+Row = tuple[int, dict[str, Any]]
+
+
+def rows_in(folder: Folder) -> list[Row]:
+    """Every row of the archive."""
+    return [
+        (int(batch.ticks[row]), SCHEMA.decode(batch.message(row)))
+        for batch in archive_reader.read(folder, "main", TICK_MIN, TICK_MAX)
+        for row in range(batch.count)
+    ]
 
 
 def run_jobs(spark: Any, broker: str, url: str, options: str) -> dict[str, Any]:

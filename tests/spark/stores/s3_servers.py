@@ -28,6 +28,14 @@ def options_at(url: str) -> dict[str, str]:
     }
 
 
+def options_file(path: Path, server: S3Server) -> Path:
+    """A file in the directory with the storage options of a server, as the command line reads it."""
+    file = path / "s3.toml"
+    file.write_text("".join(f'{name} = "{value}"\n' for name, value in options_at(server.url).items()))
+    file.chmod(0o600)
+    return file
+
+
 def gcs_options_at(url: str) -> dict[str, str]:
     """The storage options with which a server at this URL is taken for GCS, without a token."""
     account = {"gcs_base_url": url, "disable_oauth": True, "client_email": "", "private_key": ""}

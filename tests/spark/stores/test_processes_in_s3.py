@@ -1,40 +1,25 @@
-"""Processes against an archive in S3: killed under load, and on two workers of a cluster."""
+"""Processes against an archive in S3 that are killed under load."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.live_node import live_node
-from tests.spark.stores.s3_servers import BUCKET, SECRET, S3Server, disk_server, options_at
-from tests.waiting import PATIENCE_SECONDS, eventually
+from tests.spark.stores.s3_jobs import SCHEMA, Row, rows_in
+from tests.spark.stores.s3_servers import BUCKET, SECRET, disk_server, options_at, options_file
+from tests.waiting import eventually
 from tidemark import sync
 from tidemark.errors import StorageError
-from tidemark.lab.processes.engines import standalone
-from tidemark.message.schema import Schema
-from tidemark.spark.archive import reader as archive_reader
 from tidemark.spark.archive.state import ArchiveState, load_state
 from tidemark.spark.locations import folder_at
 from tidemark.spark.stores.folder import Folder
-from tidemark.ticks import TICK_MAX, TICK_MIN
-
-SCHEMA = Schema.parse("[n: int, text: string]")
-JOBS = Path(__file__).with_name("s3_jobs.py")
-Row = tuple[int, dict[str, Any]]
-
-
-def options_file(path: Path, server: S3Server) -> Path:
-    file = path / "s3.toml"
-    file.write_text("".join(f'{name} = "{value}"\n' for name, value in options_at(server.url).items()))
-    file.chmod(0o600)
-    return file
+from tidemark.ticks import TICK_MIN
 
 
 def wait_until(is_so: Callable[[], bool], archiver: Archiver) -> None:
@@ -51,15 +36,6 @@ def state_of(folder: Folder) -> ArchiveState:
         return load_state(folder)
     except StorageError:
         return ArchiveState()
-
-
-def rows_in(folder: Folder) -> list[Row]:
-    """Every row of the archive: its tick and its values."""
-    return [
-        (int(batch.ticks[row]), SCHEMA.decode(batch.message(row)))
-        for batch in archive_reader.read(folder, "main", TICK_MIN, TICK_MAX)
-        for row in range(batch.count)
-    ]
 
 
 class Archiver:
@@ -130,41 +106,3 @@ def test_every_row_is_there_once_when_server_and_archive_are_killed_under_load(t
         assert rows_in(folder) == published
         assert dict(load_state(folder).missing) == {}
     assert SECRET not in log.read_text()
-
-
-@pytest.mark.slow
-@pytest.mark.spark
-def test_two_workers_of_a_cluster_archive_and_read_in_s3(tmp_path: Path) -> None:
-    with (
-        live_node(tmp_path, **{"retention.archive": "true"}) as node,
-        disk_server(tmp_path / "objects") as server,
-        sync.connect(node.url) as tm,
-        standalone(tmp_path / "cluster", workers=2, cores=1, memory="1g") as master,
-    ):
-        for topic in ("numbers", "copies"):
-            tm.create_topic(topic, SCHEMA.text)
-        values: list[dict[str, Any]] = [{"n": n, "text": f"event {n}"} for n in range(600)]
-        ticks = tm.publish_many("numbers", values)
-        rows: list[list[Any]] = [
-            [tick, each["n"], each["text"]] for tick, each in zip(ticks, values, strict=True)
-        ]
-        arguments = [master, node.url, f"s3://{BUCKET}/x", str(options_file(tmp_path, server))]
-        done = subprocess.run(
-            [sys.executable, str(JOBS), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            cwd=tmp_path,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout.splitlines()[-1])
-        executors = {each.parent.name for each in (tmp_path / "cluster").glob("work-*/app-*/*/stderr")}
-        folder = folder_at(f"s3://{BUCKET}/x/archive", options_at(server.url))
-        assert [[tick, each["n"], each["text"]] for tick, each in rows_in(folder)] == rows
-    assert found["history"] == [row for row in rows if row[1] < 500]
-    assert found["read"] == rows
-    assert found["copies"] == [row[1:] for row in rows if row[1] < 500]
-    assert found["rounds"] >= 1
-    assert len(executors) == 2
-    assert SECRET not in found["plans"] + done.stdout + done.stderr
