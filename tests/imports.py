@@ -7,7 +7,6 @@ pytest rewrites the assertions of every file of tests before it compiles that fi
 from __future__ import annotations
 
 import warnings
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -15,10 +14,7 @@ import pytest
 
 
 def import_in_turns(config: pytest.Config) -> None:
-    """In a worker of a run without paths, import all files of tests that the run will collect.
-
-    A file that cannot be imported is imported again, and reported, when it is collected.
-    """
+    """In a worker of a run without paths, import all files of tests that the run will collect."""
     worker = getattr(config, "workerinput", None)
     if worker is None or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
@@ -29,5 +25,17 @@ def import_in_turns(config: pytest.Config) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for file in files[first:] + files[:first]:
-            with suppress(Exception, pytest.skip.Exception):
-                import_module(".".join(file.relative_to(config.rootpath).with_suffix("").parts))
+            _compile(".".join(file.relative_to(config.rootpath).with_suffix("").parts))
+
+
+def _compile(module: str) -> None:
+    """Import a module of tests, for its bytecode, whatever comes of it.
+
+    A file may raise anything while it is imported, if it is wrong, and skips itself where a library that it
+    needs is missing (`pytest.importorskip`). Python then forgets the module. Pytest imports the file again
+    when it is collected, and reports the error or the skip. An interrupt ends the run.
+    """
+    try:
+        import_module(module)
+    except (Exception, pytest.skip.Exception):
+        return
