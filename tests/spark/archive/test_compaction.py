@@ -20,7 +20,14 @@ from tidemark.errors import EventsLostError
 from tidemark.spark.archive import compaction as archive_compaction
 from tidemark.spark.archive import reader as archive_reader
 from tidemark.spark.archive.archive import Archive
-from tidemark.spark.archive.compaction import ArchiveRetention, Maintenance, MergeSizes, horizon_of, mergeable
+from tidemark.spark.archive.compaction import (
+    IN_PROCESS,
+    ON_SPARK,
+    ArchiveRetention,
+    Maintenance,
+    MergeSizes,
+    mergeable,
+)
 from tidemark.spark.archive.reader import snapshot
 from tidemark.spark.archive.state import load_state
 from tidemark.spark.archive.table import ArchiveTable, DataFile
@@ -59,18 +66,6 @@ def ticks_in(path: Path, base: int = TICK_MIN) -> list[int]:
 def file(tick: int, size: int, batch: int = 1) -> DataFile:
     name = f"{batch:010d}-{batch:010d}-00000-00000-x.parquet"
     return DataFile("t", name, size, 1, {"_tick": (tick - 5, tick)})
-
-
-def test_as_much_goes_as_is_older_or_over_the_size() -> None:
-    files = [file(30, 100), file(10, 100), file(20, 100)]
-    assert horizon_of(files, ArchiveRetention(), 1.0) is None
-    assert horizon_of(files, ArchiveRetention(bytes=300), 1.0) is None
-    assert horizon_of(files, ArchiveRetention(bytes=299), 1.0) == 10
-    assert horizon_of(files, ArchiveRetention(bytes=199), 1.0) == 20
-    assert horizon_of(files, ArchiveRetention(bytes=1), 1.0) == 30
-    assert horizon_of(files, ArchiveRetention(seconds=1.0), 1.000015) == 15
-    assert horizon_of(files, ArchiveRetention(seconds=1.0, bytes=199), 1.000015) == 20
-    assert horizon_of([], ArchiveRetention(bytes=1), 1.0) is None
 
 
 def test_what_goes_over_the_size_is_an_explicit_gap_for_every_reader(
@@ -154,6 +149,15 @@ def test_files_of_like_size_are_merged_and_only_neighbours() -> None:
     assert run(*[middle] * 16, small) == list(range(1, 18))
     assert run(*[5 << 20] * 40) == list(range(1, 7))
     assert run(*[5 << 20] * 3) == []
+
+
+def test_with_spark_files_become_as_large_as_256_mib() -> None:
+    files = [file(at, 48 << 20, at) for at in range(1, 20)]
+    assert [each.batches[0] for each in mergeable(files, ON_SPARK)] == [1, 2, 3, 4, 5]
+    assert sum(each.bytes for each in mergeable(files, ON_SPARK)) == 240 << 20
+    assert mergeable([file(at, 250 << 20, at) for at in range(1, 20)], ON_SPARK) == []
+    # Without it they stay small enough to be merged in the process that archives.
+    assert mergeable(files, IN_PROCESS) == []
 
 
 def test_an_event_is_rewritten_a_few_times_at_the_most() -> None:

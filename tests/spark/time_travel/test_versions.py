@@ -20,7 +20,7 @@ from tidemark.errors import ConfigError, StorageError
 from tidemark.matching.topics import TopicPattern
 from tidemark.spark.archive import compaction
 from tidemark.spark.archive.archive import Archive
-from tidemark.spark.archive.compaction import ArchiveRetention, Maintenance, remove_history
+from tidemark.spark.archive.compaction import ArchiveRetention, Maintenance
 from tidemark.spark.archive.reader import read_from
 from tidemark.spark.archive.table import ArchiveTable
 from tidemark.spark.history_frames.table_function import HistoryCall
@@ -32,6 +32,7 @@ from tidemark.spark.time_travel.as_of import AsOf, as_of
 from tidemark.spark.time_travel.versions import TableVersion, snapshot_as_of, versions
 from tidemark.spark.upkeep import erasing
 from tidemark.spark.upkeep.asking import erase
+from tidemark.spark.upkeep.retention import remove_history
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
 SCHEMA = "[n: int, kind: string]"

@@ -327,7 +327,7 @@ class ArchiveSection:
     )
     retain: RetainLimits | None = setting(
         None,
-        'How much history the archive keeps, like "90d" or "500GB"; it removes older history in whole files.',
+        'How much history the archive keeps, like "90d" or "500GB"; it removes older history.',
     )
     versions: Duration = _time(
         "1h",

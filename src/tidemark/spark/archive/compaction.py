@@ -7,8 +7,8 @@ size, so that an event is rewritten a few times at most and not once for every f
 session to borrow, each merge is a task of a Spark job and files become about 256 MiB large; without one they
 are merged in this process, up to 32 MiB.
 
-History is removed in whole files, the oldest first, up to one tick for all pubends. The state says that tick
-before the first file is removed, so a reader never finds history with holes.
+Old history is removed by `spark.upkeep.retention`, and events are erased by `spark.upkeep.erasing`, whose
+tasks rewrite files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -26,7 +26,6 @@ import pyarrow.compute as pc
 
 from tidemark.spark.archive.layout import ArchiveLayout, laid_out
 from tidemark.spark.archive.part import PartResult
-from tidemark.spark.archive.recovery import about_release
 from tidemark.spark.archive.scan import may_have_pubend
 from tidemark.spark.archive.state import ArchiveState
 from tidemark.spark.archive.table import (
@@ -127,7 +126,7 @@ class Maintenance:
         if not is_changed and now < self._looked + LOOK_SECONDS:
             return
         self._looked = now
-        self._remove_history()
+        self._retire()
         self._merge()
         self._erase()
         if self._sessions is not None and now >= self._checked_at + CHECK_SECONDS:
@@ -145,12 +144,11 @@ class Maintenance:
         for name in self._unused.due(table.root, unused, GRACE_SECONDS, self._retain.versions):
             table.folder.remove(name)
 
-    def _remove_history(self) -> None:
-        with self._archive.commits:
-            files = [each for some in ended(self._archive) for each in some]
-            horizon = horizon_of(files, self._retain, time.time())
-            if horizon is not None:
-                remove_history(self._archive, horizon)
+    def _retire(self) -> None:
+        """Remove old history; it rewrites files as erasures do, and so it knows this module."""
+        from tidemark.spark.upkeep.retention import retire
+
+        retire(self._archive, self._retain, self._sessions)
 
     def _check(self, sessions: SessionLender) -> None:
         """Read files that were written since the last time, as a Spark job, and tell what is wrong."""
@@ -206,19 +204,6 @@ def ended(archive: MaintainedArchive) -> list[list[DataFile]]:
     return [
         [each for each in table.files() if each.batches[1] <= archive.state.batch] for table in archive.tables
     ]
-
-
-def horizon_of(files: Sequence[DataFile], retain: ArchiveRetention, now: float) -> int | None:
-    """The tick up to which history need not be kept; None if all of it is."""
-    found = [] if retain.seconds is None else [int((now - retain.seconds) * 1e6)]
-    if retain.bytes is not None:
-        excess = sum(each.bytes for each in files) - retain.bytes
-        for each in sorted(files, key=_newest):
-            if excess <= 0:
-                break
-            found.append(_newest(each))
-            excess -= each.bytes
-    return max(found, default=None)
 
 
 def mergeable(files: Sequence[DataFile], sizes: MergeSizes = IN_PROCESS) -> list[DataFile]:
@@ -319,23 +304,6 @@ def _streamed_rows(files: Sequence[StoredFile], layout: ArchiveLayout) -> Iterat
                     if may_have_pubend(each, group, pubend):
                         some = _laid_out(each.read_row_group(group), layout)
                         yield some.filter(pc.equal(some.column("_pubend"), pubend))
-
-
-def remove_history(archive: MaintainedArchive, horizon: int) -> None:
-    """Remove the files without events beyond the horizon; nothing at or below it is read from now on."""
-    gone = [[each for each in files if _newest(each) <= horizon] for files in ended(archive)]
-    if not any(gone):
-        return
-    # The state comes first, so that a reader never finds history with holes.
-    released = max(horizon, archive.state.released or horizon)
-    archive.save(replace(archive.state, released=released))
-    for table, files in zip(archive.tables, gone, strict=True):
-        if files:
-            table.exchange(files, [], about_release(released))
-
-
-def _newest(file: DataFile) -> int:
-    return file.ticks[1]
 
 
 def _laid_out(table: pa.Table, layout: ArchiveLayout) -> pa.Table:

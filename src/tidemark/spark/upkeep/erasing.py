@@ -14,20 +14,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidemark.matching.topics import TopicPattern
 from tidemark.spark.archive.compaction import GRACE_SECONDS, MaintainedArchive, ended
-from tidemark.spark.archive.layout import ArchiveLayout, laid_out
+from tidemark.spark.archive.layout import ArchiveLayout
 from tidemark.spark.archive.part import PartResult
 from tidemark.spark.archive.rows import to_events
 from tidemark.spark.archive.scan import pieces
 from tidemark.spark.archive.state import ArchiveTopics, load_topics
-from tidemark.spark.archive.table import ArchiveTable, DataFile, file_name, folder_of
-from tidemark.spark.archive.writer import FileWriter
+from tidemark.spark.archive.table import ArchiveTable, DataFile, folder_of
 from tidemark.spark.engine.tasks import SessionLender, run_tasks
 from tidemark.spark.stores.folder import Folder
 from tidemark.spark.upkeep.erasure import ErasedEvents, Erasure, load_erasures, save_erasure
+from tidemark.spark.upkeep.rewriting import count_of, successor_name, with_layout, write_kept
 from tidemark.ticks import TICK_MIN
 from tidemark.wire.answers import TopicStatus
 
@@ -100,9 +99,9 @@ def _erase_files(
     topics: ArchiveTopics,
     sessions: SessionLender | None,
 ) -> Erasure:
-    layout = table.layout.to_bytes()
+    layout, described = table.layout.to_bytes(), topics.described
     tasks = [
-        EraseTask(archive.path, table.root, layout, each.name, _successor(each), erasure, topics.described)
+        EraseTask(archive.path, table.root, layout, each.name, successor_name(each), erasure, described)
         for each in files
     ]
     made = run_tasks(tasks, rewrite, PartResult.from_json, sessions)
@@ -126,34 +125,25 @@ def rewrite(task: EraseTask) -> PartResult:
 
     The result has how many events were left out, and the new file; neither, if there are none.
     """
-    folder = folder_of(task.path, task.root)
     layout = ArchiveLayout.from_bytes(task.layout)
     topics = ArchiveTopics(task.topics)
     erased = ErasedEvents(task.erasure, topics)
-    at = folder.file(task.name)
+    at = folder_of(task.path, task.root).file(task.name)
     with at.errors(), at.parquet() as parquet:
         groups = range(parquet.num_row_groups)
         kept = [_kept(parquet.read_row_group(group), erased, topics, layout) for group in groups]
-        count = parquet.metadata.num_rows - sum(int(pc.sum(each).as_py() or 0) for each in kept)
+        count = parquet.metadata.num_rows - count_of(kept)
         if not count:
             return PartResult()
         if count == parquet.metadata.num_rows:
             return PartResult(events=count)
-        writer = FileWriter(task.path, task.root, task.new_name, layout.schema)
-        try:
-            for group, mask in zip(groups, kept, strict=True):
-                writer.add(_laid_out(parquet.read_row_group(group), layout).filter(mask))
-            made = writer.close()
-            folder.sync()
-        except BaseException:
-            writer.discard()
-            raise
+        made = write_kept(parquet, kept, task.path, task.root, task.new_name, layout)
     return PartResult(files=[made], events=count)
 
 
 def _kept(rows: pa.Table, erased: ErasedEvents, topics: ArchiveTopics, layout: ArchiveLayout) -> pa.Array:
     """kept[row]: the event is not erased."""
-    table = _laid_out(rows, layout)
+    table = with_layout(rows, layout)
     kept = np.ones(table.num_rows, np.bool_)
     pubends = table.column("_pubend").combine_chunks().dictionary_encode()
     number_of = pubends.indices.to_numpy(zero_copy_only=False)
@@ -165,18 +155,6 @@ def _kept(rows: pa.Table, erased: ErasedEvents, topics: ArchiveTopics, layout: A
             kept[where[first : first + piece.num_rows][meant]] = False
             first += piece.num_rows
     return pa.array(kept)
-
-
-def _laid_out(rows: pa.Table, layout: ArchiveLayout) -> pa.Table:
-    return laid_out({name: rows.column(name) for name in rows.column_names}, rows.num_rows, layout)
-
-
-def _successor(file: DataFile) -> str:
-    """A name with the place of the file; a file of another tool has none, and keeps having none."""
-    if not file.is_own:
-        return f"erased-{file_name(0, 0, 0, 0)}"
-    first, last, part, number = (int(text) for text in file.name.split("-")[:4])
-    return file_name(first, last, part, number)
 
 
 def _remove_files(archive: MaintainedArchive, erasure: Erasure) -> None:

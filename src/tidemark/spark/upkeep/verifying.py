@@ -28,7 +28,7 @@ from tidemark.spark.archive.plan import FetchTask
 from tidemark.spark.archive.reader import gaps, read, snapshot
 from tidemark.spark.archive.rows import to_events
 from tidemark.spark.archive.scan import pieces
-from tidemark.spark.archive.state import load_topics
+from tidemark.spark.archive.state import ArchiveState, load_topics
 from tidemark.spark.archive.table import DataFile, folder_of
 from tidemark.spark.connections import ArchiveBrokers, urls_of
 from tidemark.spark.engine.tasks import SessionLender, run_tasks
@@ -110,7 +110,7 @@ def verify(path: Place, broker: str | Sequence[str] | None, sessions: SessionLen
         for root, files in archived.files.items()
         for each in files
     ]
-    ranges, away = ([], {}) if broker is None else _ranges(archived.state.covered, broker)
+    ranges, away = ([], {}) if broker is None else _ranges(archived.state, broker)
     range_tasks = [RangeTask(archived.path, each) for each in ranges]
     files = run_tasks(file_tasks, check_file, Checked.from_json, sessions if file_tasks else None)
     compared = run_tasks(range_tasks, compare_range, Checked.from_json, sessions if range_tasks else None)
@@ -129,14 +129,14 @@ def file_task(path: Folder, file: DataFile, layout: ArchiveLayout) -> FileTask:
     return FileTask(path, file.root, layout.to_bytes(), file.name, file.rows, file.ticks)
 
 
-def _ranges(covered: Any, broker: str | Sequence[str]) -> tuple[list[FetchTask], dict[str, str]]:
-    """What both the archive and brokers have."""
+def _ranges(state: ArchiveState, broker: str | Sequence[str]) -> tuple[list[FetchTask], dict[str, str]]:
+    """What both the archive and brokers have; a broker may still hold what the archive has let go."""
     brokers = ArchiveBrokers(urls_of(broker))
     try:
         tasks = []
         for each in brokers.pubends():
-            base = TICK_MIN if each.lost is None else each.lost
-            upto = min(covered.get(each.pubend, TICK_MIN), each.position)
+            base = max(TICK_MIN if each.lost is None else each.lost, state.released or TICK_MIN)
+            upto = min(state.covered.get(each.pubend, TICK_MIN), each.position)
             if base < upto and each.last_event is not None and each.last_event > base:
                 tasks.append(FetchTask(each.pubend, base, upto, each.bytes, each.broker))
         return divided_backlog(tasks, COMPARED_BYTES_MAX, PART_BYTES, brokers.client), brokers.away
