@@ -11,6 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tests.live_node import LiveNode, live_node
 from tests.waiting import eventually
@@ -26,6 +28,7 @@ from tidemark.spark.source.archived import SizedRange
 from tidemark.spark.source.explaining import explain
 from tidemark.spark.source.partitions import NewerEvents, TickRange
 from tidemark.spark.source.scan import Planner, SourceScan, topic_columns_of
+from tidemark.spark.source.source import StreamReader
 from tidemark.spark.topic_columns import TopicColumns, arrow_columns
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
@@ -171,6 +174,88 @@ def test_batches_of_bounded_size_bring_everything_once(node: LiveNode, tm: sync.
     planner.close()
     assert got == ticks[5:]
     assert sizes == [8, 8, 4]
+
+
+def test_the_rows_of_a_small_batch_are_held_as_a_task_would_read_them(
+    node: LiveNode, tm: sync.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tm.create_topic("trades", SCHEMA)
+    publish(tm, 0, 50)
+    query = scan(node, selector="price >= 10", origin="true")
+    planner = Planner(query)
+    try:
+        start = planner.initial()
+        parts = planner.partitions(start, planner.latest(start, None))
+        held = planner.held_rows(parts)
+        assert held is not None
+        assert pa.Table.from_batches(held) == pa.Table.from_batches(list(query.read(parts[0])))
+        assert sum(each.num_rows for each in held) == 40
+        # A batch that is larger, or is read by several tasks, is not.
+        assert planner.held_rows([*parts, *parts]) is None
+        monkeypatch.setattr(scan_module, "HELD_BYTES_MAX", 1)
+        publish(tm, 50, 60)
+        assert planner.held_rows(planner.partitions(start, planner.newest())) is None
+    finally:
+        planner.close()
+    limited = Planner(scan(node, maxEventsPerTrigger=str(scan_module.HELD_EVENTS_MAX + 1)))
+    try:
+        assert limited.held_rows(parts) is None
+    finally:
+        limited.close()
+
+
+def test_the_end_of_a_large_batch_is_found_while_the_one_before_is_read(
+    node: LiveNode, tm: sync.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan_module, "PARTITION_EVENTS_MIN", 5)
+    tm.create_topic("trades", SCHEMA)
+    ticks = publish(tm, 0, 25)
+    asked: list[str] = []
+    real = Planner._end
+
+    def noted(self: Planner, start: CheckpointToken, events_max: int | None) -> Any:
+        asked.append(threading.current_thread().name)
+        return real(self, start, events_max)
+
+    monkeypatch.setattr(Planner, "_end", noted)
+    planner = Planner(scan(node))
+    try:
+        start = planner.initial()
+        ends = [start := planner.latest(start, 10) for _ in range(3)]
+        assert [end["main"] for end in ends] == [ticks[9], ticks[19], ticks[24]]
+        assert [name.startswith("tidemark ahead") for name in asked] == [False, True, True]
+        # Another batch than the one that was looked for is found as before.
+        again = planner.latest(planner.initial(), 10)
+        assert planner.latest(again, 4)["main"] == ticks[13]
+        # Nothing is looked for beyond what is there.
+        ticks += publish(tm, 25, 30)
+        assert planner.latest(ends[-1], 10)["main"] == ticks[29]
+        planner.stop_at_newest()
+        publish(tm, 30, 40)
+        assert planner.latest(planner.latest(ends[1], 8), 8)["main"] == ticks[29]
+    finally:
+        planner.close()
+
+
+def test_a_reader_holds_rows_only_until_spark_has_taken_them(node: LiveNode, tm: sync.Client) -> None:
+    """As Spark's `python_streaming_source_runner` calls it."""
+    tm.create_topic("trades", SCHEMA)
+    ticks = publish(tm, 0, 5)
+    reader: Any = StreamReader(scan(node))
+    try:
+        for _ in range(2):
+            start, end = reader.initialOffset(), reader.latestOffset({}, ReadAllAvailable())
+            assert not isinstance(reader, _SimpleStreamReaderWrapper)
+            (part,) = reader.partitions(start, end)
+            assert isinstance(reader, _SimpleStreamReaderWrapper)
+            held = pa.Table.from_batches(reader.getCache(start, end))
+            assert held["_tick"].to_pylist() == ticks
+            assert not isinstance(reader, _SimpleStreamReaderWrapper)
+            assert reader.reportLatestOffset() == end
+            # If Spark loses what it has taken, a task reads the same.
+            assert pa.Table.from_batches(list(reader.read(part))) == held
+    finally:
+        reader.stop()
 
 
 def test_starts_at_a_token_a_time_and_the_latest(node: LiveNode, tm: sync.Client) -> None:

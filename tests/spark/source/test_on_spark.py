@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +93,46 @@ def test_a_stream_goes_on_from_its_checkpoint_with_every_event_once(
     assert [each["numInputRows"] for each in second] == [30]
     rows = spark.read.parquet(*(str(each) for each in sorted(tmp_path.glob("*/[0-9]*")))).orderBy("_tick")
     assert [(row["n"], row["_tick"]) for row in rows.collect()] == list(enumerate(ticks))
+
+
+def test_small_and_large_batches_of_a_stream_have_the_same_rows(
+    spark: Any, node: LiveNode, tmp_path: Path
+) -> None:
+    """The driver reads the small ones, and tasks the large ones; the progress knows the backlog of both."""
+    found: dict[str, list[Any]] = {}
+    with sync.connect(node.url) as tm:
+        tm.create_topic(
+            "sizes", "[n: int, at: timestamp, data: bytes, price: decimal, leg: [a: int?, b: string]?]"
+        )
+        at = datetime(2026, 1, 2, 3, 4, 5, 6, UTC)
+        values = [
+            {
+                "n": n,
+                "at": at,
+                "data": bytes([n % 256]) * 300,
+                "price": Decimal(n) / 4,
+                "leg": None if n % 3 else {"a": None, "b": "x"},
+            }
+            for n in range(6_000)
+        ]
+        tm.publish_many("sizes", values)
+    for size in (3_000, 6_000):
+        rows: list[Any] = []
+        frame = spark.readStream.format("tidemark").option("broker", node.url).option("topic", "sizes")
+        query = (
+            frame.option("maxEventsPerTrigger", size)
+            .load()
+            .writeStream.foreachBatch(lambda batch, _, rows=rows: rows.extend(batch.collect()))
+            .option("checkpointLocation", str(tmp_path / str(size)))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(120)
+        assert [each["numInputRows"] for each in query.recentProgress] == [size] * (6_000 // size)
+        assert all(each["sources"][0]["latestOffset"] for each in query.recentProgress)
+        found[str(size)] = sorted(rows, key=lambda row: row["n"])
+    assert [row["n"] for row in found["3000"]] == list(range(6_000))
+    assert found["3000"] == found["6000"]
 
 
 def test_what_is_wrong_is_said_in_one_line_of_ours(spark: Any, node: LiveNode) -> None:

@@ -184,6 +184,20 @@ def test_each_event_comes_once_or_lies_in_one_gap(
         )
 
 
+def test_only_a_range_that_is_one_answer_without_holes_is_small() -> None:
+    def small(broker: FakeBroker, upto: int = 9) -> list[list[int]] | None:
+        found = reader(broker, NoArchive()).read_small(TickRange("p", 0, upto), 100)
+        return (
+            None if found is None else [each.ticks.tolist() for each in found if isinstance(each, EventBatch)]
+        )
+
+    assert small(FakeBroker([1, 5, 9], [], 9, [])) == [[1, 5, 9]]
+    assert small(FakeBroker([], [], 9, [])) == []
+    assert small(FakeBroker([1, 5, 9], [], 2, [])) is None
+    assert small(FakeBroker([1, 5, 9], [3], 9, [])) is None
+    assert small(FakeBroker([1, 5, 9], [], 9, [(3, 6)])) is None
+
+
 def test_without_an_archive_what_the_broker_let_go_is_lost() -> None:
     broker = FakeBroker([1, 5, 9], [6], 9, [])
     assert read(broker, NoArchive(), 0, 9) == ([9], [(0, 6)])

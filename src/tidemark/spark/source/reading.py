@@ -104,6 +104,14 @@ class RangeReader:
             self.is_archived = False
             yield from self._filled(part.pubend, fetched)
 
+    def read_small(self, part: TickRange, bytes_max: int) -> list[EventBatch | LostRange] | None:
+        """The same, if the broker reads at most about `bytes_max` of its log for it; otherwise None."""
+        fetched = self._fetch(part, part.base, bytes_max)
+        if fetched.upto < part.upto or fetched.lost > part.base or fetched.damaged:
+            return None
+        self.is_archived = False
+        return list(self._filled(part.pubend, fetched))
+
     def read_archived(self, part: TickRange) -> Iterator[EventBatch | LostRange]:
         """The same, from the archive alone."""
         return self._from_archive(part.pubend, part.base, part.upto)

@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidemark.errors import ConfigError, SchemaError, TidemarkError
+from tidemark.message.batches.batch import EventBatch
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.connections import CONNECT_SECONDS_MAX, BrokerReader, kept_client, retrying_client
 from tidemark.spark.locations import check_archive, folder_at
 from tidemark.spark.options import SourceOptions
+from tidemark.spark.source.ahead import BatchEnd, SearchAhead
 from tidemark.spark.source.archived import (
     ARCHIVE_PART_BYTES,
     PastArchive,
@@ -65,6 +67,9 @@ _IDLE_SLEEP_SECONDS = 0.02
 BACKLOG_EVENTS_MAX = 1 << 40
 #: So many parts of the archive at most are searched for the end of a bounded batch.
 ARCHIVE_PARTS_COUNTED_MAX = 16
+#: A micro-batch of at most so many events, in so much of a broker's log, is read by the driver.
+HELD_EVENTS_MAX = 4_000
+HELD_BYTES_MAX = 1 << 20
 _log = logging.getLogger("tidemark.spark")
 
 
@@ -180,13 +185,17 @@ class SourceScan:
         read = reader.read if self.options.as_of is None else reader.read_archived
         for part in parts:
             for item in read(part):
-                if not isinstance(item, LostRange):
-                    origin = ARCHIVE if reader.is_archived else BROKER
-                    yield self._marked(column_reader.records(part.pubend, item), origin)
-                elif self.options.fail_on_gap:
-                    raise lost(part.pubend, item.base, item.upto)
-                else:
-                    yield self._marked(column_reader.gap(part.pubend, item.base, item.upto), None)
+                yield self.rows_of(part.pubend, item, column_reader, is_archived=reader.is_archived)
+
+    def rows_of(
+        self, pubend: str, item: EventBatch | LostRange, columns: TopicColumnReader, *, is_archived: bool
+    ) -> pa.RecordBatch:
+        """What was read as rows. Raises EventsLostError for a gap, unless gaps are rows."""
+        if not isinstance(item, LostRange):
+            return self._marked(columns.records(pubend, item), ARCHIVE if is_archived else BROKER)
+        if self.options.fail_on_gap:
+            raise lost(pubend, item.base, item.upto)
+        return self._marked(columns.gap(pubend, item.base, item.upto), None)
 
     def _marked(self, rows: pa.RecordBatch, origin: str | None) -> pa.RecordBatch:
         """The rows, with the column that says where they come from if that is asked for."""
@@ -231,12 +240,16 @@ class Planner:
         self._columns = scan.topic_columns
         self._broker = retrying_client(scan.options.broker, scan.options.retry_seconds)
         self._archive = scan.archive
-        column_reader = TopicColumnReader(scan.topic_columns, self._broker.topics)
-        self._reader = scan.reader(self._broker, self._archive, column_reader)
+        self._scan = scan
+        self._column_reader = TopicColumnReader(scan.topic_columns, self._broker.topics)
+        self._reader = scan.reader(self._broker, self._archive, self._column_reader)
         #: the token beyond which nothing is read, in a query that reads only what was there when it started
         self._ceiling: CheckpointToken | None = None
         #: the token that `latest` returned last, and where the pubends stood then
         self._asked: tuple[CheckpointToken | None, dict[str, PubendExtent]] = (None, {})
+        #: finds the end of the next large batch, with a connection of its own; None before it is needed
+        self._ahead: SearchAhead | None = None
+        self._other: Planner | None = None
 
     def initial(self) -> CheckpointToken:
         """The token that a new query starts from."""
@@ -254,16 +267,40 @@ class Planner:
         """The token up to which the next batch reads; without events, this waits up to IDLE_SECONDS."""
         deadline = time.monotonic() + IDLE_SECONDS
         while True:
-            there = self._extents()
-            end = latest(start, there, self._ceiling)
-            if end != start:
-                if events_max is not None:
-                    end = self._limited(start, end, there, events_max)
-                self._asked = end, there
-                return end
+            found = self._found_ahead(start, events_max) or self._end(start, events_max)
+            if found.token != start:
+                self._asked = found.token, found.there
+                self._look_ahead(found, events_max)
+                return found.token
             if self._ceiling is not None or time.monotonic() >= deadline:
                 return start
             time.sleep(_IDLE_SLEEP_SECONDS)
+
+    def _end(self, start: CheckpointToken, events_max: int | None) -> BatchEnd:
+        """Up to where a batch that begins now reads; `start` if there is nothing to read."""
+        there = self._extents()
+        end = latest(start, there, self._ceiling)
+        if end != start and events_max is not None:
+            end = self._limited(start, end, there, events_max)
+        return BatchEnd(end, there)
+
+    def _found_ahead(self, start: CheckpointToken, events_max: int | None) -> BatchEnd | None:
+        if self._ahead is None or events_max is None:
+            return None
+        return self._ahead.found(start, events_max)
+
+    def _look_ahead(self, batch: BatchEnd, events_max: int | None) -> None:
+        """Look for the end of the batch after this one, if it is a large one and there are events for it."""
+        if events_max is None or events_max <= PARTITION_EVENTS_MIN:
+            return
+        if latest(batch.token, batch.there, self._ceiling) == batch.token:
+            return
+        if self._ahead is None:
+            self._other = Planner(self._scan)
+            self._ahead = SearchAhead(self._other._end)
+        assert self._other is not None
+        self._other._ceiling = self._ceiling
+        self._ahead.begin(batch.token, events_max)
 
     def backlog(self, token: CheckpointToken) -> dict[str, int]:
         """How many events there are beyond a token, by pubend, at the broker and in the archive."""
@@ -286,6 +323,20 @@ class Planner:
         asked, there = self._asked
         # What a broker releases in between is found out by the tasks.
         return self._plan(start, end, there if asked == end else self._extents())
+
+    def held_rows(self, parts: Sequence[Partition]) -> list[pa.RecordBatch] | None:
+        """The rows of a batch that is one small answer of a broker; None for other batches."""
+        most = self._options.events_per_trigger_max
+        if len(parts) != 1 or (most is not None and most > HELD_EVENTS_MAX):
+            return None
+        (part,) = parts
+        if not isinstance(part, TickRange):
+            return None
+        found = self._reader.read_small(part, HELD_BYTES_MAX)
+        if found is None:
+            return None
+        columns = self._column_reader
+        return [self._scan.rows_of(part.pubend, each, columns, is_archived=False) for each in found]
 
     def everything(self) -> list[Partition]:
         """The ranges that tasks read for all there is now, from the start that was asked for."""
@@ -350,6 +401,9 @@ class Planner:
 
     def close(self) -> None:
         """Disconnect."""
+        if self._ahead is not None and self._other is not None:
+            self._ahead.close()
+            self._other.close()
         self._broker.close()
 
     @property

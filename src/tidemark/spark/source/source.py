@@ -17,6 +17,7 @@ from pyspark.sql.datasource import (
     Filter,
     InputPartition,
 )
+from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -167,6 +168,8 @@ class StreamReader(
         self._scan = scan
         #: made on the driver only, and not pickled
         self._made: Planner | None = None
+        #: the rows of the batch that was planned last, while this is a `HoldingReader`
+        self._held: list[pa.RecordBatch] = []
 
     @property
     def _planner(self) -> Planner:
@@ -197,8 +200,12 @@ class StreamReader(
         self._planner.stop_at_newest()
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """The ranges that the tasks of a batch read."""
+        """The ranges that the tasks of a batch read; a small batch is read here, and handed out with them."""
         parts = self._planner.partitions(CheckpointToken(start), CheckpointToken(end))
+        held = self._planner.held_rows(parts)
+        if held is not None:
+            self._held = held
+            self.__class__ = HoldingReader
         return [InputPartition(part) for part in parts]
 
     def commit(self, end: dict[str, int]) -> None:
@@ -211,3 +218,21 @@ class StreamReader(
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_made": None}
+
+
+class HoldingReader(StreamReader, _SimpleStreamReaderWrapper):  # type: ignore[misc]  # likewise
+    """A stream reader that holds the rows of the batch that was just planned, which is small.
+
+    To start a task of Python takes longer than to read a thousand events. If a reader is Spark's own wrapper
+    of a `SimpleDataSourceStreamReader`, and has the rows of a batch, Spark takes them from the driver's
+    Python, and gives them to a task that needs no Python; it asks with `isinstance`, right after
+    `partitions`. Such a reader reports no `latestOffset` in the progress of its query, and reads everything
+    on the driver. So a reader is one only from `partitions` until Spark has taken the rows. If Spark loses
+    them, a task reads the range of the partition.
+    """
+
+    def getCache(self, start: dict[str, int], end: dict[str, int]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002, N802
+        """The rows of the batch; from now on this is a `StreamReader` again."""
+        held, self._held = self._held, []
+        self.__class__ = StreamReader
+        return iter(held)
