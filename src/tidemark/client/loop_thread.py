@@ -16,6 +16,8 @@ from os import getpid
 from threading import Thread
 from typing import Any, ParamSpec, TypeVar
 
+import uvloop
+
 from tidemark.client.connecting.link import forked
 from tidemark.errors import ClosedError
 
@@ -43,7 +45,9 @@ class LoopThread:
         self._loop = begun.result()
 
     def _run(self, begun: Future[asyncio.AbstractEventLoop]) -> None:
-        loop = asyncio.new_event_loop()
+        # asyncio's own loop copies what a socket does not take at once, again and again: for batches of a
+        # megabyte that is most of what publishing takes.
+        loop = uvloop.new_event_loop()
         begun.set_result(loop)
         try:
             loop.run_forever()

@@ -217,7 +217,8 @@ class PublisherStream:
             return [None] * receipt.count
         if self.is_named and not self._acknowledged:
             return [tick if number == sequence else None for number in range(receipt.first, end)]
-        return [tick - (sequence - number) for number in range(receipt.first, end)]
+        first = tick - (sequence - receipt.first)
+        return list(range(first, first + receipt.count))
 
     def overdue(self, now: float) -> Iterator[Receipt]:
         """Receipts whose deadline has passed and which have no outcome."""
