@@ -1,7 +1,8 @@
 """Spark bench, deep catch-up: a thousand returning subscribers beside one, and beside a Spark job for each.
 
 Each subscriber wants a thousandth of the events by a selector of its own; an event may be wanted by several.
-The one wants a few from all over history, since files that bounds exclude are not read.
+The one wants a few from all over history, since files that bounds exclude are not read. Another one wants
+every event, as many as the thousand together: what it takes is the cost of the events, not of subscribers.
 The subscribers take answers at once, so that the pipeline is measured, from the recalls until the last part
 of each answer is encoded as for a broker. Each subscriber must have got exactly what it wanted.
 """
@@ -9,7 +10,7 @@ of each answer is encoded as for a broker. Each subscriber must have got exactly
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
@@ -118,13 +119,42 @@ class ScatteredSubscriber(ReturningSubscriber):
         assert (self.events, self._total) == wanted, f"found {self.events} events, expected {wanted[0]}"
 
 
+class WholeSubscriber(ReturningSubscriber):
+    """A subscriber who wants all events: as many as the thousand together."""
+
+    def __init__(self, events: int, pubend: str, upto: int) -> None:
+        super().__init__(0, events, pubend, upto)
+        self._wanted = events
+
+    @property
+    def selector(self) -> str:
+        """The selector of this subscriber: none."""
+        return ""
+
+    def check(self) -> None:
+        """Raise AssertionError unless the subscriber got exactly what it wanted."""
+        found = Expected(self.events, self._total, self._squares)
+        wanted = _LOAD.expected(None, 0, self._wanted)
+        assert self.is_over, "it waits for something still"
+        assert found == wanted, f"everything: found {found}, expected {wanted}"
+
+
 def deep(testbed: SparkTestbed) -> Iterator[Section]:
     """Yields the section on deep catch-up."""
     path, events = archived(testbed), testbed.effort.events
-    for count in (1, SUBSCRIBERS):
-        _catch_up(testbed.spark, path, events, count)
-    one = min(_catch_up(testbed.spark, path, events, 1) for _ in range(testbed.effort.repetitions))
-    all_ = min(_catch_up(testbed.spark, path, events, SUBSCRIBERS) for _ in range(testbed.effort.repetitions))
+    cases: dict[str, Callable[[str, int], list[ReturningSubscriber]]] = {
+        "one": lambda pubend, upto: [ScatteredSubscriber(events, pubend, upto)],
+        "whole": lambda pubend, upto: [WholeSubscriber(events, pubend, upto)],
+        "all": lambda pubend, upto: [
+            ReturningSubscriber(number, events, pubend, upto) for number in range(SUBSCRIBERS)
+        ],
+    }
+    for subscribers in cases.values():
+        _catch_up(testbed.spark, path, subscribers)
+    one, whole, all_ = (
+        min(_catch_up(testbed.spark, path, subscribers) for _ in range(testbed.effort.repetitions))
+        for subscribers in cases.values()
+    )
     delivered = SUBSCRIBERS * (events * _LOAD.kinds // SHARE) // _LOAD.kinds
     jobs = sorted(_job(testbed.spark, path, events, number) for number in range(JOBS + 1))[0] * SUBSCRIBERS
     case = f"{SUBSCRIBERS:,} subscribers, {events:,} events"
@@ -134,21 +164,21 @@ def deep(testbed: SparkTestbed) -> Iterator[Section]:
             Measurement(f"1 subscriber, {events:,} events", "time", one, "s"),
             Measurement(case, "time", all_, "s"),
             Measurement(case, "time beside one", all_ / one, "x 1 subscriber", Goal("<=", TIMES_MAX)),
+            Measurement(f"1 subscriber who wants all of {events:,} events", "time", whole, "s"),
+            Measurement(case, "time beside one who wants everything", all_ / whole, "x 1 subscriber"),
             Measurement(case, "events delivered", delivered / all_, "/s"),
             Measurement(case, "speed beside a Spark job for each", jobs / all_, "x (extrapolated)"),
         ],
     )
 
 
-def _catch_up(spark: SparkSession, path: Path, events: int, count: int) -> float:
-    """Returns the seconds until `count` subscribers have got everything."""
+def _catch_up(
+    spark: SparkSession, path: Path, made: Callable[[str, int], list[ReturningSubscriber]]
+) -> float:
+    """Returns the seconds until the subscribers, made for a pubend up to a tick, have got everything."""
     found = snapshot(path)
     ((pubend, upto),) = found.state.covered.items()
-    subscribers: list[ReturningSubscriber] = (
-        [ScatteredSubscriber(events, pubend, upto)]
-        if count == 1
-        else [ReturningSubscriber(number, events, pubend, upto) for number in range(count)]
-    )
+    subscribers = made(pubend, upto)
 
     @contextmanager
     def sessions() -> Iterator[SparkSession]:

@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from tidemark.lab.bench.system.load import SCHEMA, TOPIC, Batches, Load
@@ -22,10 +23,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 NAME = "tidemark-bench-memory"
+#: Rows of a record batch, as many as an answer of a broker has.
+BATCH_ROWS = 15_000
 
 
 class MemorySource(DataSource):  # type: ignore[misc]  # pyspark is not looked into
-    """The rows of the benchmark's events, again and again; the option `rows` says how many a micro-batch."""
+    """The rows of the benchmark's events, again and again.
+
+    The option `rows` says how many a micro-batch has, `tasks` in how many tasks, and `total` how many there
+    are in all, if they end.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -38,30 +45,45 @@ class MemorySource(DataSource):  # type: ignore[misc]  # pyspark is not looked i
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
         """The reader of `spark.readStream`."""
-        return MemoryReader(int(self.options["rows"]))
+        given = {name: int(self.options.get(name, 0)) for name in ("rows", "tasks", "total")}
+        return MemoryReader(given["rows"], given["tasks"] or 1, given["total"] or None)
 
 
-class MemoryReader(DataSourceStreamReader):  # type: ignore[misc]  # likewise
-    """Offsets count rows, and there are always more."""
+class MemoryReader(
+    DataSourceStreamReader,  # type: ignore[misc]  # likewise
+    SupportsTriggerAvailableNow,  # type: ignore[misc]  # likewise
+):
+    """Offsets count rows."""
 
-    def __init__(self, rows: int) -> None:
+    def __init__(self, rows: int, tasks: int, total: int | None) -> None:
         self._rows = rows
+        self._tasks = tasks
+        self._total = total
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         """The beginning."""
         return {"rows": 0}
 
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """There are never more than there will be."""
+
     def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: ARG002, N802
         """One micro-batch further."""
-        return {"rows": start["rows"] + self._rows}
+        end = start["rows"] + self._rows
+        return {"rows": end if self._total is None else min(end, self._total)}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """All rows in one task."""
-        return [InputPartition(end["rows"] - start["rows"])]
+        """The rows, in as many tasks as there are to be."""
+        count, more = divmod(end["rows"] - start["rows"], self._tasks)
+        return [InputPartition(count + (number < more)) for number in range(self._tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows, which a worker makes once."""
-        yield _rows(partition.value)
+        """The rows, of which a worker makes some once."""
+        left = partition.value
+        while left:
+            some = _rows(min(left, BATCH_ROWS))
+            left -= some.num_rows
+            yield some
 
     def commit(self, end: dict[str, int]) -> None:
         """Nothing is held."""

@@ -30,7 +30,8 @@ from tidemark.spark.engine.session import session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MASTER = "local[2]"
+CORES = 2
+MASTER = f"local[{CORES}]"
 #: Seconds between readings of the CPU time of processes.
 LOOK_SECONDS = 0.1
 BATCH_EVENTS = 2_000
