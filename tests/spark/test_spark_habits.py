@@ -12,6 +12,7 @@ from tests.live_node import LiveNode, live_node
 from tidemark import sync
 from tidemark.errors import ConfigError
 from tidemark.spark import history
+from tidemark.spark.engine.plain_errors import own_error_text
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
 pytestmark = pytest.mark.spark
@@ -102,6 +103,26 @@ def test_none_in_a_dynamic_field_is_written_back(spark: Any, node: LiveNode) -> 
         )
 
 
+def test_a_stream_does_not_die_of_one_row(spark: Any, node: LiveNode, tmp_path: Path) -> None:
+    with sync.connect(node.url) as tm:
+        tm.create_topic("strict", "[n: int, kind: string]")
+    rows = numbers(spark, node).where("n < 10").selectExpr("nullif(n, 3) AS n", "kind")
+
+    def write(place: Path, **options: str) -> Any:
+        writer = rows.writeStream.format("tidemark").options(broker=node.url, topic="strict", **options)
+        query = writer.option("checkpointLocation", str(place)).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return query
+
+    with pytest.raises(Exception, match=r"n: .*missing"):
+        write(tmp_path / "fails")
+    assert counted(node, "strict") == 0
+    for _ in range(2):
+        write(tmp_path / "goes on", onError="deadletter", deadLetter="strict.bad")
+    assert counted(node, "strict") == 9
+    assert counted(node, "strict.bad") == 1
+
+
 def test_history_without_an_archive_at_its_path_says_so(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"archive: there is no directory .*nowhere: correct it"):
         history(spark, "numbers", archive=tmp_path / "nowhere")
@@ -133,3 +154,9 @@ def test_updates_are_published_once_by_the_number_of_their_batch(
     complete = complete.option("topic", "totals").option("checkpointLocation", str(tmp_path / "c"))
     with pytest.raises(Exception, match=r"docs/spark.md, Updates"):
         complete.trigger(availableNow=True).start().awaitTermination()
+    update = totals.writeStream.outputMode("update").format("tidemark").option("broker", node.url)
+    update = update.option("topic", "totals").option("checkpointLocation", str(tmp_path / "u"))
+    with pytest.raises(Exception, match="Update") as refused:
+        update.trigger(availableNow=True).start().awaitTermination()
+    assert "foreachBatch" in (own_error_text(refused.value) or "")
+    assert counted(node, "totals") == 3

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import time
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,9 @@ from tests.live_node import live_node
 from tests.spark.archive.small_archive import batch_of
 from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark import sync
+from tidemark.cli.pipeline.pipeline import _draw, describe_engine
 from tidemark.errors import ConfigError, NotConnectedError, RefusedError
+from tidemark.spark.archive.archive import Archive
 from tidemark.spark.archive.plan import FetchTask
 from tidemark.spark.archive.status import status
 from tidemark.spark.archive_query import choice
@@ -24,6 +29,7 @@ from tidemark.spark.archive_query.envelopes import COLUMNS, ToldRange, from_even
 from tidemark.spark.archive_query.planning import packed
 from tidemark.spark.pipeline import run_archive
 from tidemark.spark.reports import EngineStarted, PipelineReport
+from tidemark.wire.answers import EngineStatus
 
 
 def test_auto_is_spark_where_it_can_run_and_has_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,6 +124,34 @@ def test_the_engine_is_told_to_people_and_to_brokers(tmp_path: Path) -> None:
             tm.ask("report_engine", **{**good(), "batch": -1})
         with pytest.raises(RefusedError):
             tm.ask("report_engine", engine="light")
+
+
+def test_status_and_metrics_say_engine_batch_rate_lag_error_and_page(tmp_path: Path) -> None:
+    line = EngineStarted("spark", "it is installed, and there is memory", "local[2]", "http://127.0.0.1:4040")
+    assert describe_engine(line) == (
+        "engine spark on local[2] (it is installed, and there is memory), UI http://127.0.0.1:4040"
+    )
+    with live_node(tmp_path, **{"retention.archive": "true"}) as node, sync.connect(node.url) as tm:
+        tm.publish("news", {"text": "x"})
+        with Archive(node.url, tmp_path / "archive") as archive:
+            archive.round()
+            tm.publish("news", {"text": "y"})
+            told = {**good(), "engine": "spark", "master": "local[2]", "ui": line.ui, "batch": 7}
+            told |= {"events_per_second": 12.5, "error": "the disk was full", "at": time.time()}
+            tm.ask("report_engine", **told)
+            found = replace(status(tmp_path / "archive", node.url), engine=EngineStatus(**told))
+        page = metrics(tm.ask("status")["http"])
+    drawn = _draw(found)
+    assert (
+        "engine spark on local[2], batch 7, UI http://127.0.0.1:4040, last error: the disk was full" in drawn
+    )
+    assert "a second while at work" in drawn
+    assert "1 events behind" in drawn
+    labels = 'engine="spark",error="the disk was full",master="local[2]",ui="http://127.0.0.1:4040"'
+    assert f"tidemark_archive_engine{{{labels}}} 1.0" in page
+    assert "tidemark_archive_batch 7.0" in page
+    assert "tidemark_archive_events_per_second 12.5" in page
+    assert re.search(r"tidemark_archive_lag_seconds 0\.[0-9]*[1-9]", page)
 
 
 def good() -> dict[str, Any]:

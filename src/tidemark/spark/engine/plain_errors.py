@@ -23,6 +23,11 @@ Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
 
 #: The last line of a Python traceback, if the error is ours, and the further lines of its message.
 _OURS = re.compile(r"^(?:\w+: )*tidemark\.errors\.\w+: (.+(?:\n {2}.+)*)", re.MULTILINE)
+#: What Spark says of a format that takes no updates, before the format is asked; and what to do then.
+_NO_UPDATES = re.compile(r"\btidemark does not support Update mode")
+UPDATES_RECIPE = (
+    "write with foreachBatch, where the options job and batch publish each batch once: docs/spark.md, Updates"
+)
 #: Loggers that repeat, with a Java stack, an error that the caller gets as an exception too.
 _REPEATING_LOGGERS = (
     "org.apache.spark.executor.Executor",
@@ -36,10 +41,16 @@ _PACKAGES = ("pyspark", "py4j", "tidemark")
 
 
 def own_error_text(error: BaseException) -> str | None:
-    """The text of our own error that caused `error`; None if another error did."""
+    """The text of our own error that caused `error`, or what to do where Spark refuses a write to us.
+
+    None if it is another error.
+    """
     if isinstance(error, TidemarkError):
         return str(error)
-    found = _OURS.findall(str(error))
+    text = str(error)
+    if _NO_UPDATES.search(text):
+        return f"outputMode: update publishes no rows by itself: {UPDATES_RECIPE}"
+    found = _OURS.findall(text)
     return found[-1].strip() if found else None
 
 

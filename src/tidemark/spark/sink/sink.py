@@ -51,6 +51,7 @@ from pyspark.sql.types import StructType
 from tidemark.errors import ConfigError
 from tidemark.message.foreign.arrow.types import from_arrow_schema
 from tidemark.message.schema import Schema
+from tidemark.spark.engine.plain_errors import UPDATES_RECIPE
 from tidemark.spark.locations import folder_at, staging_beside
 from tidemark.spark.options import SinkOptions
 from tidemark.spark.sink.dead_letters import is_directory
@@ -119,8 +120,7 @@ def checked_sink(
     """A sink for rows of this schema. Raises SchemaError or ConfigError before anything runs."""
     if overwrite and is_streaming:
         raise ConfigError(
-            "complete publishes the whole table again with every batch. Write with foreachBatch, where the "
-            "options job and batch publish each batch once: docs/spark.md, Updates",
+            f"complete publishes the whole table again with every batch: {UPDATES_RECIPE}",
             key="outputMode",
         )
     if overwrite:
