@@ -68,7 +68,7 @@ for n in itertools.count():
 """
 FINDS_NO_BROKER = """
 ready()
-tidemark.sync.connect("tidemark://127.0.0.1:1", connect_timeout=60)
+tidemark.sync.connect("tidemark://127.0.0.1:1", connect_timeout=60, wait_for_broker=True)
 """
 SLEEPS = f"""{WITH_CLIENT}
     ready()

@@ -28,7 +28,7 @@ from tidemark.message.batches.batch import Buffer
 from tidemark.node.config.units import HostPort
 from tidemark.node.logs import Log
 from tidemark.node.security.introduction import Introduction
-from tidemark.node.sockets import bound_kernel_queue, keep_alive, observed
+from tidemark.node.sockets import bound_kernel_queue, keep_alive, observed, write_pieces
 from tidemark.node.turns.turn_taking import TurnTaking
 from tidemark.node.workers.redirects import is_sent_away
 from tidemark.wire.codec import Encode, encode, encoder_for, encoder_for_link, size_of
@@ -471,7 +471,7 @@ class Connection(TurnTaking):
             if self._transport is None or self._transport.is_closing():
                 return
             pieces, events = self._history.take()
-            self._transport.writelines(pieces)
+            write_pieces(self._transport, pieces)
             self._server.link_traffic.sent(self.peer or "", pieces)
             self.said_bytes += size_of(pieces)
             self.said_events += events
@@ -566,7 +566,7 @@ class Connection(TurnTaking):
     def _hand_over(self) -> None:
         said, self._said = self._said, []
         if said and self._transport is not None and not self._transport.is_closing():
-            self._transport.writelines(said)
+            write_pieces(self._transport, said)
             size = size_of(said)
             self.said_bytes += size
             self._history.passed(size)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any
 
+from tidemark.message.batches.batch import Buffer
 from tidemark.node.config.units import HostPort
 from tidemark.wire.liveness.tcp_info import SIZE as TCP_INFO_BYTES
 from tidemark.wire.liveness.tcp_info import TcpInfo
@@ -38,6 +39,18 @@ def bound_kernel_queue(transport: asyncio.Transport) -> None:
     if found is not None and option is not None:
         with suppress(OSError):  # not a socket of TCP
             found.setsockopt(socket.IPPROTO_TCP, option, NOTSENT_BYTES)
+
+
+def write_pieces(transport: asyncio.Transport, pieces: list[Buffer]) -> None:
+    """Write the pieces of encoded frames.
+
+    TLS makes a record of each piece that it is given, with a call and a cipher's beginning of its own, and
+    copies it anyway: so it gets the pieces as one.
+    """
+    if transport.get_extra_info("ssl_object") is None:
+        transport.writelines(pieces)
+    else:
+        transport.write(b"".join(pieces))
 
 
 def observed(transport: asyncio.Transport) -> TcpInfo | None:

@@ -137,9 +137,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         was_congested, self._out_bytes = self._out_bytes >= WRITE_BYTES_MAX, 0
         if self._transport is not None and out:
             if max(map(len, out)) < WRITE_BYTES_MAX:
-                self._transport.writelines(out)
+                # As one piece: TLS would make a record of each, and plain sockets of asyncio join them too.
+                self._transport.write(b"".join(out))
             else:
-                # `writelines` would join the pieces first, and `write` copy what a bytearray has left.
+                # Large pieces are not joined first, and `write` would copy what a bytearray has left.
                 for piece in out:
                     self._transport.write(memoryview(piece))
             self._written += size_of(out)
