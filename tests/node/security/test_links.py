@@ -184,16 +184,46 @@ def test_a_user_at_another_broker_cannot_take_a_subscription_of_somebody_else(tm
     play(story)
 
 
+def test_who_reaches_two_brokers_cannot_have_one_prove_what_the_other_asks(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        key = key_file(tmp_path, "key", "0123456789abcdef0123456789abcdef")
+        a, b = await two(stage, tmp_path, a=key, b=key)
+        await until(lambda: "b" in a.runtime.peers and "a" in b.runtime.peers)
+        links = a.runtime.peers["b"], b.runtime.peers["a"]
+        as_b, as_a = await stage.stranger(a), await stage.stranger(b)
+        await as_b.say(Hello("b", 1_000))
+        await as_a.say(Hello("a", 1_000))
+        of_a, of_b = await as_b.hear(Challenge), await as_a.hear(Challenge)
+        # Each broker is asked what the other one has asked.
+        await as_b.say(Challenge(of_b.nonce))
+        await as_a.say(Challenge(of_a.nonce))
+        for speaker, other in ((as_a, as_b), (as_b, as_a)):
+            await speaker.say(LinkProof("0" * 64))
+            assert (await speaker.hear(Refused)).code == "login"
+            # What it proved, if anything, is what the other one wants to hear.
+            await other.say(*(each for each in speaker.unread if isinstance(each, LinkProof)))
+        assert (a.runtime.peers["b"], b.runtime.peers["a"]) == links
+
+    play(story)
+
+
 def test_a_proof_is_good_for_one_connection_one_prover_and_one_verifier() -> None:
     key = LinkKey(b"k" * 32)
-    mine, theirs = LinkProving(key), LinkProving(key)
-    assert not mine.check(theirs.answer("b", "a", mine.nonce), "b", "a"), "its challenge has not come"
-    mine.answer("a", "b", theirs.nonce)
-    proof = theirs.answer("b", "a", mine.nonce)
+    mine, theirs = LinkProving(key, is_caller=False), LinkProving(key, is_caller=True)
+    theirs.challenged(mine.nonce)
+    proof = theirs.proof("b", "a")
+    assert not mine.check(proof, "b", "a"), "its challenge has not come"
+    mine.challenged(theirs.nonce)
     assert mine.check(proof, "b", "a")
-    assert not LinkProving(key).check(proof, "b", "a")
-    reflected = LinkProving(key)
-    echo = reflected.answer("a", "b", reflected.nonce)
+    assert theirs.check(mine.proof("a", "b"), "a", "b")
+    assert not LinkProving(key, is_caller=False).check(proof, "b", "a")
+    both_called = LinkProving(key, is_caller=False), LinkProving(key, is_caller=False)
+    both_called[0].challenged(both_called[1].nonce)
+    both_called[1].challenged(both_called[0].nonce)
+    assert not both_called[0].check(both_called[1].proof("b", "a"), "b", "a"), "nobody has called"
+    reflected = LinkProving(key, is_caller=True)
+    reflected.challenged(reflected.nonce)
+    echo = reflected.proof("a", "b")
     assert not reflected.check(echo, "a", "a")
     assert not reflected.check(echo, "b", "a")
     assert "k" * 8 not in repr(key)

@@ -107,13 +107,14 @@ class NeighbourProof:
 
     def __init__(self, name: str, broker: str) -> None:
         self._names = name, broker
-        self._proving = LinkProving(LinkKey(KEY.encode()))
+        self._proving = LinkProving(LinkKey(KEY.encode()), is_caller=True)
 
     def answer(self, frame: Frame) -> tuple[Frame, ...]:
         """Return a challenge of its own, and the proof."""
         if not isinstance(frame, Challenge):
             return ()
-        return Challenge(self._proving.nonce), LinkProof(self._proving.answer(*self._names, frame.nonce))
+        self._proving.challenged(frame.nonce)
+        return Challenge(self._proving.nonce), LinkProof(self._proving.proof(*self._names))
 
 
 class SecuredFiles:

@@ -42,7 +42,7 @@ class Introduction:
         #: what a client still has to prove before it is welcome
         self._attempt: LoginAttempt | None = None
         #: what the broker at the other end has proved
-        self._proof = LinkProving(server.security.link_key)
+        self._proof = LinkProving(server.security.link_key, is_caller=connection.expected is not None)
         #: the version of the protocol that a client speaks
         self._version = 0
 
@@ -241,16 +241,20 @@ class Introduction:
         if not self._proof.has_key:
             self._strange("this broker has no key of the overlay: set security.overlay_key")
             return
+        self._proof.challenged(nonce)
         if link.expected is not None:
             link.write(Challenge(self._proof.nonce))
-        link.write(LinkProof(self._proof.answer(self._server.name, self._other, nonce)))
+            link.write(LinkProof(self._proof.proof(self._server.name, self._other)))
 
     def _proved(self, proof: str) -> None:
-        """The other broker answers a challenge. Its proof must come after its own challenge."""
-        hello = self._with.hello
+        """The other broker answers a challenge. The one that was called proves itself only then."""
+        link, hello = self._with, self._with.hello
         if not self._proof.check(proof, self._other, self._server.name):
             self._strange("the broker does not have the key of the overlay")
-        elif hello is not None:
+            return
+        if link.expected is None:
+            link.write(LinkProof(self._proof.proof(self._server.name, self._other)))
+        if hello is not None:
             self._link(hello)
 
     def _strange(self, reason: str) -> None:
