@@ -15,10 +15,10 @@ from tests.node.speech import Stage, play
 from tests.waiting import until
 from tidemark.client.client import connect
 from tidemark.errors import ConfigError, RefusedError
-from tidemark.node.security.audit_log import AuditLog
+from tidemark.node.security.audit_log import LINES_AT_ONCE, SECONDS_A_LINE, AuditLog
 from tidemark.node.security.login import FAILED
 from tidemark.node.security.login_limits import LoginLimits
-from tidemark.wire.answers import ACCESS, ARCHIVE, PROPOSE_ACCESS
+from tidemark.wire.answers import ACCESS, ARCHIVE, FORGET_HOST, PROPOSE_ACCESS
 from tidemark.wire.frames import Connect, Publish, Refused, Welcome
 from tidemark.wire.security.frames import Login, Proof
 
@@ -195,6 +195,43 @@ def test_an_audit_log_is_rotated_and_a_full_disk_stops_nothing(
     assert len(list(tmp_path.glob("audit.log*"))) == 9
     broken = AuditLog(tmp_path / "missing" / "audit.log", "b")
     broken.write("x")
+
+
+def test_nobody_writes_somebody_elses_name_into_the_audit_log(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node = await secured(stage, tmp_path)
+        forged = {"who": "alice", "address": "10.0.0.1", "time": "never", "host": "gone\n{}", "x" * 5_000: 1}
+        async with client_of(node, "ops") as ops:
+            with pytest.raises(RefusedError):
+                await ops.ask(FORGET_HOST, **forged)
+        text = (tmp_path / "data" / "audit.log").read_text()
+        (line,) = [each for each in map(json.loads, text.splitlines()) if each["what"] == "asked"]
+        assert (line["who"], line["address"], line["host"]) == ("ops", "127.0.0.1", "gone\n{}")
+        assert line["time"] != "never"
+        assert len(json.dumps(line)) < 1_000
+
+    play(story)
+
+
+def test_who_keeps_failing_pushes_nothing_out_of_the_audit_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemark.node.security.audit_log.FILE_BYTES_MAX", 300_000)
+    now = [0.0]
+    log = AuditLog(tmp_path / "audit.log", "b", lambda: now[0])
+    log.write("asked", who="ops", question="remove", name="d")
+    for number in range(50_000):
+        log.write("login failed", address=f"10.0.{number % 250}.1", who=f"user-{number}", cause="x" * 900)
+    now[0] += 3 * SECONDS_A_LINE
+    log.write("login failed", address="10.0.0.1", who="alice", cause="wrong")
+    log.write("login", address="10.0.0.1", who="alice")
+    log.close()
+    files = sorted(tmp_path.glob("audit.log*"))
+    lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    assert [each["name"] for each in lines if each["what"] == "asked"] == ["d"]
+    assert sum(each["what"] == "login failed" for each in lines) == LINES_AT_ONCE + 1
+    assert [each["left_out"] for each in lines if "left_out" in each] == [50_000 - LINES_AT_ONCE]
+    assert sum(each["what"] == "login" for each in lines) == 1
 
 
 @pytest.mark.open_broker(reason="an open broker does not listen where others can reach it")

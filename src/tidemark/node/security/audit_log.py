@@ -3,19 +3,26 @@
 One JSON object a line, in a file of its own that is rotated by size and readable by its owner only. No secret
 is ever written: no password, no proof, no token. A file that cannot be written is told in the broker's log,
 and stops nothing.
+
+Those who are refused, and those who come again and again, do not push out of the files what others did: of
+what one user does, and of all that strangers do, few lines a second are written of a kind, and the next one
+says how many were left out. What administrators change is always written.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections import OrderedDict
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+from time import monotonic
 
 from tidemark.access.principal import Principal
 from tidemark.errors import WireError
 from tidemark.message.generations import is_removed
+from tidemark.node.clock import Clock
 from tidemark.node.logs import Log
 from tidemark.wire.answers import ACCESS, CONFIG, REPORT_ENGINE, RIGHTS, SNAPSHOT_END, SNAPSHOT_READ
 from tidemark.wire.frames import Ask, Refused, Topic
@@ -25,6 +32,17 @@ FILE_BYTES_MAX = 64 << 20
 FILES_KEPT = 8
 #: Characters of one value; strangers write some of them.
 VALUE_CHARACTERS_MAX = 1_000
+#: Arguments of a question that are written, and characters of the name of one.
+ARGUMENTS_MAX = 20
+NAME_CHARACTERS_MAX = 100
+#: What strangers cause, and what users cause who are let in or refused. Of each kind so many lines are
+#: written at once, of all strangers or of one user, and then one in so many seconds.
+_OF_STRANGERS = frozenset(("login failed", "link refused"))
+_OF_USERS = frozenset(("login", "denied"))
+LINES_AT_ONCE = 1_000
+SECONDS_A_LINE = 1.0
+#: Users whose lines are counted; those who did something last longest ago are forgotten first.
+COUNTED_MAX = 1_000
 #: Questions that only administrators or the pipeline may ask, and that change nothing at the broker.
 _ONLY_READ = frozenset(each.what for each in (ACCESS, CONFIG, REPORT_ENGINE, SNAPSHOT_READ, SNAPSHOT_END))
 log = Log("audit")
@@ -33,8 +51,9 @@ log = Log("audit")
 class AuditLog:
     """The audit log of one broker. Without a path it writes nothing."""
 
-    def __init__(self, path: Path | None, broker: str) -> None:
+    def __init__(self, path: Path | None, broker: str, time: Clock = monotonic) -> None:
         self._path = path
+        self._shares = _Shares(time)
         self._broker = broker
         self._file: int | None = None
         self._bytes = 0
@@ -42,8 +61,11 @@ class AuditLog:
 
     def write(self, what: str, **fields: object) -> None:
         """Write one line: what happened, and its particulars. Values are cut to VALUE_CHARACTERS_MAX."""
-        if self._path is None:
+        left_out = None if self._path is None else self._shares.taken(what, fields)
+        if left_out is None:
             return
+        if left_out:
+            fields["left_out"] = left_out
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         kept = {name: _short(value) for name, value in fields.items() if value not in (None, "")}
         line = json.dumps({"time": now, "broker": self._broker, "what": what, **kept}) + "\n"
@@ -66,7 +88,7 @@ class AuditLog:
     def asked(self, principal: Principal | None, address: str, frame: Ask | Topic) -> None:
         """Write that somebody changes something, if not everybody may change that."""
         if principal is not None and is_audited(frame):
-            told = {"who": principal.name, "address": address, **told_of(frame)}
+            told = told_of(frame) | {"who": principal.name, "address": address}
             self.write("asked", **told)
 
     def _append(self, line: bytes) -> None:
@@ -92,6 +114,30 @@ class AuditLog:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+class _Shares:
+    """How many lines of a kind somebody may still cause, and how many were left out since the last one."""
+
+    def __init__(self, time: Clock) -> None:
+        self._time = time
+        #: kind and user, "" for all strangers -> lines that may be written, when that was counted, left out
+        self._shares: OrderedDict[tuple[str, str], tuple[float, float, int]] = OrderedDict()
+
+    def taken(self, what: str, fields: dict[str, object]) -> int | None:
+        """Return how many lines were left out before this one, or None if this one is left out, too."""
+        if what not in _OF_STRANGERS | _OF_USERS:
+            return 0
+        key = what, "" if what in _OF_STRANGERS else str(fields.get("who", ""))
+        now = self._time()
+        lines, at, left_out = self._shares.get(key, (float(LINES_AT_ONCE), now, 0))
+        lines = min(LINES_AT_ONCE, lines + (now - at) / SECONDS_A_LINE)
+        is_written = lines >= 1
+        self._shares[key] = (lines - 1, now, 0) if is_written else (lines, now, left_out + 1)
+        self._shares.move_to_end(key)
+        while len(self._shares) > COUNTED_MAX:
+            self._shares.popitem(last=False)
+        return left_out if is_written else None
 
 
 def _short(value: object) -> object:
@@ -120,5 +166,6 @@ def _arguments(ask: Ask) -> dict[str, object]:
     told = {name: value for name, value in given.items() if isinstance(value, str | int | float | bool)}
     if "text" in told:
         told["text"] = sha256(str(told["text"]).encode(errors="replace")).hexdigest()[:16]
-    ours = ("time", "broker", "what", "question")
-    return {name: _short(value) for name, value in told.items() if name not in ours}
+    ours = ("time", "broker", "what", "question", "who", "address")
+    kept = [name for name in told if name not in ours and len(name) <= NAME_CHARACTERS_MAX]
+    return {name: _short(told[name]) for name in kept[:ARGUMENTS_MAX]}
