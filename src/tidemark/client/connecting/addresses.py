@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from contextlib import suppress
+from ipaddress import ip_address
 from typing import NamedTuple
 
 from tidemark.errors import ConfigError
@@ -51,6 +52,13 @@ def parse_url(url: str) -> tuple[SocketAddress, ...]:
     if len(parts) > ADDRESSES_MAX:
         raise ConfigError(f"at most {ADDRESSES_MAX} brokers can be named, not {len(parts)}", key="url")
     return tuple(dict.fromkeys(_address(part, url) for part in parts))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address of a socket is one of this machine, which nobody else can read from."""
+    with suppress(ValueError):
+        return ip_address(host.partition("%")[0]).is_loopback
+    return False
 
 
 def is_tls(url: str) -> bool:

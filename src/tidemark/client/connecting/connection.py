@@ -14,6 +14,7 @@ from contextlib import suppress
 from time import time
 from typing import Any, cast
 
+from tidemark.client.connecting.addresses import is_loopback
 from tidemark.client.connecting.credentials import Credentials, fresh_token, renewal
 from tidemark.client.connecting.refusals import error_of
 from tidemark.errors import NotConnectedError, TidemarkError, VersionError, WireError
@@ -105,6 +106,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """The address of this side, as the broker sees it; "" when the connection has ended."""
         name: Any = None if self._transport is None else self._transport.get_extra_info("sockname")
         return str(name[0]) if isinstance(name, tuple) else ""
+
+    @property
+    def _is_overheard(self) -> bool:
+        """Whether others than the broker may read what is sent: neither TLS, nor on this machine."""
+        if self._transport is None or self._transport.get_extra_info("ssl_object") is not None:
+            return False
+        name: Any = self._transport.get_extra_info("peername")
+        return isinstance(name, tuple) and not is_loopback(str(name[0]))
 
     # Sending.
 
@@ -226,7 +235,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 self.rest(frame)
             self._on_frame(cast(ClientFrame, frame))
         elif isinstance(frame, Login):
-            proof = self._login.answer(frame)
+            proof = self._login.answer(frame, is_overheard=self._is_overheard)
             if proof is not None:
                 self.send(proof)
         elif isinstance(frame, Welcome):

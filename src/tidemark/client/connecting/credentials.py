@@ -51,6 +51,8 @@ class Credentials:
     password: Secret | None = field(default=None, repr=False)
     token: Secret | None = field(default=None, repr=False)
     tls: ssl.SSLContext | None = field(default=None, repr=False)
+    #: The application has given a password for this broker, and no certificate will prove who the broker is.
+    is_login_due: bool = False
 
     @classmethod
     def of(cls, options: LoginOptions, *, is_tls: bool) -> Credentials:
@@ -65,7 +67,8 @@ class Credentials:
         user = str(found.get("user") or environ.get("TIDEMARK_USER", ""))
         password: Any = found.get("password") or _from_file("TIDEMARK_PASSWORD_FILE")
         token: Any = found.get("token") or _from_file("TIDEMARK_TOKEN_FILE")
-        return cls(user, password, token, _context(found) if is_tls else None)
+        is_login_due = not is_tls and bool(found.get("user") and found.get("password"))
+        return cls(user, password, token, _context(found) if is_tls else None, is_login_due)
 
     def dialog(self) -> LoginDialog:
         """Return the client's part of one login."""
@@ -80,14 +83,15 @@ class LoginDialog:
         self._scram: Any = None
         self._is_server_proved = False
 
-    def answer(self, frame: Login) -> Proof | None:
+    def answer(self, frame: Login, *, is_overheard: bool = False) -> Proof | None:
         """Return what to answer to the broker; None if Welcome is due next.
 
-        RefusedError with the code "login" if there is nothing to prove oneself with, or if the broker could
-        not prove that it knows the password's verifier.
+        `is_overheard`: others may read what is sent, so a bearer token is not. RefusedError with the code
+        "login" if there is nothing to prove oneself with, or if the broker could not prove that it knows the
+        password's verifier.
         """
         try:
-            return self._next(frame)
+            return self._next(frame, is_overheard=is_overheard)
         except TidemarkError:
             raise
         except Exception as error:
@@ -95,10 +99,11 @@ class LoginDialog:
 
     def check_welcome(self) -> None:
         """The broker has welcomed this client. RefusedError if it should have proved itself and has not."""
-        if self._scram is not None and not self._is_server_proved:
+        is_proof_due = self._scram is not None or self._credentials.is_login_due
+        if is_proof_due and not self._is_server_proved:
             raise _refused("the broker has not proved that it knows this user: it may be another one")
 
-    def _next(self, frame: Login) -> Proof | None:
+    def _next(self, frame: Login, *, is_overheard: bool) -> Proof | None:
         credentials = self._credentials
         if self._scram is not None:
             if not frame.payload.startswith("v="):
@@ -108,6 +113,8 @@ class LoginDialog:
             self._is_server_proved = True
             return None
         if credentials.token is not None and BEARER in frame.mechanisms:
+            if is_overheard:
+                raise _refused("whoever reads a bearer token has it: call the broker as tidemark+tls://")
             return Proof(BEARER, _secret(credentials.token))
         if credentials.user and credentials.password is not None and SCRAM in frame.mechanisms:
             from scramp import ScramClient
