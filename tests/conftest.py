@@ -108,13 +108,15 @@ def _secured_processes(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _open_brokers(request: pytest.FixtureRequest) -> Iterator[None]:
+def _open_brokers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """With `--secure`, a test that is about open brokers has them all the same, and is counted."""
     marker = request.node.get_closest_marker("open_broker")
     if marker is None or not security_on.is_on():
         yield
         return
     request.node.user_properties.append(("open_broker", marker.kwargs["reason"]))
+    for variable in security_on.variables_for(request.path):
+        monkeypatch.delenv(variable, raising=False)
     yield from security_on.set_aside()
 
 

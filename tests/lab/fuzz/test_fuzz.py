@@ -71,6 +71,7 @@ def test_a_failure_is_told_with_its_seed_and_what_was_said_last() -> None:
     assert "evil: Claim(...)" in text
 
 
+@pytest.mark.open_broker(reason="the fuzzer secures a broker by itself, in a test of its own")
 def test_hostile_frames_do_not_disturb_a_broker_or_its_clients(tmp_path: Path) -> None:
     report = Fuzzer(tmp_path, seed=1).run(60.0, steps_max=1_200, restart_steps=700)
     assert not report.failure, render(report)

@@ -1,15 +1,32 @@
-"""RuleMatchers: what decides which events of a batch a rule of access chooses. Who share a rule share it."""
+"""RuleMatchers: what decides which events of a batch a rule of access chooses. Who share a rule share it.
+
+A batch of one topic, which is what publishers send, is held against the rule itself, over whole columns: that
+takes a fraction of what the index of an `Audience` takes for one rule. All other batches, and those with
+damaged events, are matched as subscriptions are; the answers are the same.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from typing import TypeVar
+from weakref import ReferenceType, ref
+
 import numpy as np
 
+from tidemark.errors import DecodeError, TidemarkError
 from tidemark.matching.audience import Audience
+from tidemark.matching.selectors.selector import Selector
+from tidemark.matching.vectors.vector import Condition, compile_condition
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools
-from tidemark.message.registry import Registry
+from tidemark.message.batches.reader import EventReader, is_header
+from tidemark.message.registry import Registry, TopicSchemas
 
 _MEMBER = 1
+#: Compiled rules that are kept; each is a few closures.
+CONDITIONS_MAX = 4_096
+_Key = TypeVar("_Key", bound=Hashable)
+_Value = TypeVar("_Value")
 
 
 class RuleMatchers:
@@ -20,12 +37,17 @@ class RuleMatchers:
         self._registry = registry
         self._rules_max = rules_max
         self._made: dict[tuple[str, str], Audience] = {}
+        #: topic and rule -> the rule for the schemas that a reader knows; None if it fits no event of them
+        self._conditions: dict[tuple[str, str], tuple[ReferenceType[EventReader], Condition | None]] = {}
 
     def chosen(self, pattern: str, rule: str, batch: EventBatch) -> tuple[int | None, Bools]:
         """Return the first row whose schema is not known here, or None, and which rows the rule chooses.
 
         The second value has the rows before the first unknown one, or all of them.
         """
+        at_once = self._at_once(pattern, rule, batch) if batch.count > 1 else None
+        if at_once is not None:
+            return None, at_once
         audience = self._audience(pattern, rule)
         unknown = audience.unknown_from(batch)
         if unknown == 0:
@@ -33,11 +55,50 @@ class RuleMatchers:
         known = batch if unknown is None else batch.slice(0, unknown)
         return unknown, audience.chosen(_MEMBER, known)
 
+    def _at_once(self, topic: str, rule: str, batch: EventBatch) -> Bools | None:
+        """chosen[row]; None if not all events are of the topic as it is now, or if one is damaged."""
+        schemas = self._registry.topics.get(topic)
+        if schemas is None or topic in self._registry.removed:
+            return None
+        if any(shape.topic != topic or shape.fingerprint not in schemas.texts for shape in batch.shapes):
+            return None
+        condition = self._condition(schemas, rule)
+        if condition is None:
+            return np.zeros(batch.count, np.bool_)
+        try:
+            columns = schemas.reader.columns(batch)
+            columns.find_alike()
+            chosen = condition.matched(columns)
+        except DecodeError:
+            return None
+        # Headers are not kept: a batch has no ticks before it is logged.
+        self._columns = None if any(map(is_header, condition.paths)) else columns
+        return chosen
+
+    def _condition(self, schemas: TopicSchemas, rule: str) -> Condition | None:
+        key, reader = (schemas.topic, rule), schemas.reader
+        found = self._conditions.get(key)
+        if found is None or found[0]() is not reader:
+            try:
+                selector = Selector.fitting(rule, reader, schemas.topic)
+            except TidemarkError:
+                selector = None
+            compiled = None if selector is None else compile_condition(selector.tree, reader)
+            _keep(self._conditions, key, found := (ref(reader), compiled), CONDITIONS_MAX)
+        return found[1]
+
     def _audience(self, pattern: str, rule: str) -> Audience:
         found = self._made.get((pattern, rule))
         if found is None:
-            if len(self._made) >= self._rules_max:
-                self._made.clear()
-            found = self._made[pattern, rule] = Audience(self._registry)
+            found = Audience(self._registry)
             found.add(_MEMBER, pattern, rule)
+            _keep(self._made, (pattern, rule), found, self._rules_max)
         return found
+
+
+def _keep(kept: dict[_Key, _Value], key: _Key, value: _Value, most: int) -> None:
+    """Keep a value, and let the one go that was made longest ago if there are too many."""
+    kept.pop(key, None)
+    if len(kept) >= most:
+        del kept[next(iter(kept))]
+    kept[key] = value

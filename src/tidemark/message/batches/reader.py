@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, cast
+from weakref import ReferenceType, ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,8 @@ class EventReader:
         self._open = is_open
         self._resolutions: dict[int, Resolution] = {}
         self._resolutions_bytes = 0
+        #: what `columns` returned last
+        self._latest: ReferenceType[BatchColumns] | None = None
 
     @property
     def open(self) -> bool:
@@ -62,8 +65,15 @@ class EventReader:
         return KeyError(f"{topic} has no field {path}" + (f"; {close[0]}?" if close else ""))
 
     def columns(self, batch: EventBatch) -> BatchColumns:
-        """The columns of a batch, each gathered when it is first asked for."""
-        return BatchColumns(batch, self)
+        """The columns of a batch, each gathered when it is first asked for.
+
+        They are the ones of before if the batch is that of the latest call and somebody holds them still.
+        """
+        latest = self._latest() if self._latest is not None else None
+        if latest is None or latest.batch is not batch:
+            latest = BatchColumns(batch, self)
+            self._latest = ref(latest)
+        return latest
 
     def decode(self, batch: EventBatch, row: int) -> Any:
         """The value of one event, in the reader's shape; DecodeError if its message is damaged."""
@@ -99,7 +109,7 @@ class BatchColumns:
         #: Columns that have been gathered. Everyone who asks for a path gets the same column: nobody changes
         #: it.
         self._columns: dict[Path, Column] = {}
-        #: whether `looks_sound` has found that all messages are alike
+        #: whether `find_alike` has found that all messages are alike
         self._are_alike = False
 
     @property
@@ -136,9 +146,7 @@ class BatchColumns:
         If it is False, `checking` tells which cannot, or that all can: it looks at messages one by one.
         """
         try:
-            common = self.batch.common
-            if common is not None and are_alike(self.batch, common, self._writer(common)):
-                self._are_alike = True
+            if self.find_alike():
                 return True
             if not all(messages.schema.is_plain for messages, _ in self._groups):
                 return False
@@ -147,6 +155,16 @@ class BatchColumns:
         except DecodeError:
             return False
         return True
+
+    def find_alike(self) -> bool:
+        """Return whether all messages are alike and can be decoded: then their columns cost the least.
+
+        False says nothing of any message. DecodeError if their schema is not known here.
+        """
+        common = self.batch.common
+        if not self._are_alike and common is not None:
+            self._are_alike = are_alike(self.batch, common, self._writer(common))
+        return self._are_alike
 
     @lazy_property
     def _groups(self) -> list[tuple[Messages, Ints | None]]:
@@ -343,3 +361,8 @@ _HEADERS: dict[str, Callable[[EventBatch], Column]] = {
     "_key": _key,
     "_time": lambda batch: Column(TIMESTAMP, batch.ticks),
 }
+
+
+def is_header(path: Path) -> bool:
+    """Return whether `path` names something of the event besides its message, such as its tick."""
+    return len(path) == 1 and path[0] in _HEADERS
