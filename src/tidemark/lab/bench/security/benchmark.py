@@ -84,6 +84,8 @@ def sections(effort: SecurityEffort) -> Iterator[Section]:
     with BenchTestbed() as testbed:
         files = make_files(testbed.path, effort.principals)
         sides = {way.name: side_of(testbed, way, files, effort.principals) for way in WAYS}
+        for side in sides.values():
+            side.clients.wait(COMING_SECONDS_MAX)
         for number in range(effort.rounds + 1):
             # Another one goes first in each round, so that none has the better moments of the machine.
             first = number % len(WAYS)
@@ -95,7 +97,7 @@ def sections(effort: SecurityEffort) -> Iterator[Section]:
 
 
 def side_of(testbed: BenchTestbed, way: Way, files: dict[str, str], principals: int) -> Side:
-    """Start a broker, and connect so many users to it."""
+    """Start a broker, and begin to connect so many users to it: wait for `clients`."""
     settings: dict[str, str] = {}
     if way.has_rules:
         settings |= {"security.mode": "accounts", "security.access": files["access"]}
@@ -106,7 +108,6 @@ def side_of(testbed: BenchTestbed, way: Way, files: dict[str, str], principals: 
     login = {"password": PASSWORD} if way.has_rules else {}
     tls = {"ca": files["ca"]} if way.has_tls else {}
     clients = testbed.worker("principals", url=url, principals=principals, **login, **tls)
-    clients.wait(COMING_SECONDS_MAX)
     return Side(broker, clients, [], [], [])
 
 

@@ -13,7 +13,7 @@ from statistics import quantiles
 
 from tidemark.lab.bench.processes.harness import BenchTestbed
 from tidemark.lab.bench.report import Goal, Measurement, Section
-from tidemark.lab.bench.security.benchmark import RATE, Side, Way, make_files, side_of
+from tidemark.lab.bench.security.benchmark import COMING_SECONDS_MAX, RATE, Side, Way, make_files, side_of
 
 GUESSING_TIMES = 2.0
 PRINCIPALS = 10
@@ -39,6 +39,7 @@ def sections(effort: LoginsEffort) -> Iterator[Section]:
     """Yields the section; AssertionError when somebody gets anything but its own events."""
     with BenchTestbed() as testbed:
         side = side_of(testbed, ACCOUNTS, make_files(testbed.path, PRINCIPALS), PRINCIPALS)
+        side.clients.wait(COMING_SECONDS_MAX)
         yield Section("wrong passwords", [*_guessed(testbed, side, effort)], notes=NOTES)
 
 
