@@ -56,8 +56,8 @@ def _guessed(testbed: BenchTestbed, side: Side, effort: LoginsEffort) -> Iterato
         while failed < due:
             beside += side.clients.ask("latency", events=effort.timed, rate=RATE)
             failed = guesser.ask("failed")
-        # Half as many: they are timed as evenly over the run, and it takes less long.
-        alone += side.clients.ask("latency", events=max(1, (len(beside) - before) // 2), rate=RATE)
+        # A third of that: they are timed as evenly over the run, and it takes less long.
+        alone += side.clients.ask("latency", events=max(1, (len(beside) - before) // 3), rate=RATE)
     case = f"{effort.wrong_logins:,} wrong logins"
     apart, together = _p99(alone), _p99(beside)
     yield Measurement(case, "failed", float(failed), "logins")
