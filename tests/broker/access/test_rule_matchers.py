@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -97,7 +99,8 @@ def test_what_was_read_for_the_rule_is_read_once_and_ticks_are_those_of_the_log(
     events = batch(*(("t", SCHEMA, "desk", n) for n in range(10)))
     rules.chosen("t", "_tick = 0 AND n >= 0", events)
     events.fill_ticks(np.arange(100, 110))
-    assert reader.columns(events).column(("_tick",)).values.tolist() == [*range(100, 110)]
+    ticks: Any = reader.columns(events).column(("_tick",)).values
+    assert ticks.tolist() == [*range(100, 110)]
 
 
 def test_the_rules_of_very_many_users_are_kept_up_to_a_bound() -> None:

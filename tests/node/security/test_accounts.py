@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -200,7 +201,13 @@ def test_an_audit_log_is_rotated_and_a_full_disk_stops_nothing(
 def test_nobody_writes_somebody_elses_name_into_the_audit_log(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         node = await secured(stage, tmp_path)
-        forged = {"who": "alice", "address": "10.0.0.1", "time": "never", "host": "gone\n{}", "x" * 5_000: 1}
+        forged: dict[str, Any] = {
+            "who": "alice",
+            "address": "10.0.0.1",
+            "time": "never",
+            "host": "gone\n{}",
+            "x" * 5_000: 1,
+        }
         async with client_of(node, "ops") as ops:
             with pytest.raises(RefusedError):
                 await ops.ask(FORGET_HOST, **forged)
