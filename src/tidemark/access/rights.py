@@ -141,6 +141,18 @@ class Rights:
         hidden = {name for _, names in self.hidden(pattern) for name in names}
         return next((path[0] for path in sorted(paths_of(tree)) if path[0] in hidden), None)
 
+    def shown(self, pattern: str, selector: str) -> str:
+        """Return `selector` without those of its conditions that name a field that is hidden.
+
+        TidemarkError if `pattern` or `selector` cannot be read.
+        """
+        if self.hidden_in(pattern, selector) is None:
+            return selector
+        tree = parse(selector)
+        parts = tree.operands if isinstance(tree, And) else (tree,)
+        kept = [each for each in parts if self.hidden_in(pattern, render(each)) is None]
+        return render(_all_of(kept)) if kept else ""
+
     @property
     def written(self) -> str:
         """What the principal may publish, as a selector over all topics; "" is everything."""

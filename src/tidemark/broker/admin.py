@@ -201,7 +201,26 @@ class Admin:
         found = self._named(given)
         if not self._access.may_monitor(client) and not self._access.may_touch(client, found.owner):
             raise AdminError("unknown", f"there is no subscription {found.name!r} at this broker")
-        return self._counted_one(found)
+        if self._access.may_monitor(client) or self._access.owner(client) != found.owner:
+            return self._counted_one(found)
+        return CountedAnswer((found,), lambda owed: dumps(self._for_owner(client, found, owed)))
+
+    def _for_owner(self, client: int, found: HostedSubscription, owed: OwedOf) -> SubscriptionStatus:
+        """Return a subscription as its owner may know it: without what its rules of today keep from it.
+
+        What is owed is not told where an earlier rule has chosen it.
+        """
+        status, pattern = self.subscription(found, owed), found.current.wanted.pattern
+        is_same = self._access.seen(client, pattern) == found.seen
+        pubends = {
+            pubend: progress
+            if is_same
+            and not (found.seen and found.has_changed_since(pubend, found.released.get(pubend, TICK_MIN)))
+            else replace(progress, lag_us=None, owed_events=0, owed_bytes=0, is_exact=False)
+            for pubend, progress in status.pubends.items()
+        }
+        selector = self._access.shown(client, pattern, status.selector)
+        return replace(status, selector=selector, pubends=pubends)
 
     def _subscriptions_page(self, given: Arguments) -> CountedAnswer:
         after, total = _after(given), len(self._host.subscriptions)

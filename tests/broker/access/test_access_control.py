@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -154,6 +155,55 @@ def test_a_rule_that_was_tightened_holds_for_what_matched_before() -> None:
     assert values(told(effects, ALICE)) == [2]
     effects = publish(at, 1, 4) + at.pass_time(0.3)
     assert values(told(effects, ALICE)) == [1]
+
+
+def asked_of(at: Desk, client: int, name: str) -> Any:
+    """What a client is told of a subscription."""
+    effects = at.finish(at.say(client, Ask(1, "subscription", json.dumps({"name": name}))))
+    (answer,) = [each for each in told(effects, client) if isinstance(each, Answer)]
+    return json.loads(answer.payload)
+
+
+def test_what_one_is_owed_tells_nothing_of_events_that_one_may_not_see_any_more() -> None:
+    at = desk()
+    at.do(ALICE, subscribe())
+    at.pass_time(0.3)
+    at.gone(ALICE)
+    publish(at, 2, 4)
+    at.pass_time(0.3)
+    come(at, ALICE)
+    assert asked_of(at, ALICE, "alice.s")["pubends"]["p"]["owed_events"] == 2
+    tighter = AccessDocument.parse(RULES.replace("most = 5", "most = 3"), 2)
+    at.give(AccessChanged(tighter))
+    at.gone(ALICE)
+    come(at, ALICE, tighter)
+    for _ in range(2):
+        mine = asked_of(at, ALICE, "alice.s")["pubends"]["p"]
+        assert (mine["owed_events"], mine["owed_bytes"], mine["lag_us"], mine["is_exact"]) == (
+            0,
+            0,
+            None,
+            False,
+        )
+        come(at, EYE, tighter)
+        assert asked_of(at, EYE, "alice.s")["pubends"]["p"]["owed_events"] == 2, (
+            "who monitors sees the broker"
+        )
+        at.do(ALICE, replace(subscribe(), credit=0))
+        at.pass_time(0.3)
+
+
+def test_the_selector_that_one_is_shown_names_no_field_that_is_hidden() -> None:
+    rules = RULES.replace("[roles.reader]", '[roles.reader]\nhide."t" = ["n"]')
+    document = AccessDocument.parse(rules, 1)
+    at = Desk(access=document)
+    for client in NAMES:
+        come(at, client, document)
+    at.do(PAULA, Topic("t", False, ("[n: int, m: int]",)))
+    at.pass_time(0.2)
+    at.do(ALICE, subscribe(selector="m > 1"))
+    assert asked_of(at, ALICE, "alice.s")["selector"] == "m > 1"
+    assert "n <= 5" in asked_of(at, EYE, "alice.s")["selector"]
 
 
 def test_a_tightened_rule_holds_at_once_for_those_who_are_connected() -> None:

@@ -201,6 +201,11 @@ class AccessControl:
         rights = self.rights(client)
         return "FALSE" if rights is None else rights.seen(pattern)
 
+    def shown(self, client: int, pattern: str, selector: str) -> str:
+        """Return what a client is shown of the selector of its own subscription: its rules are part of it."""
+        rights = self.rights(client)
+        return selector if rights is None else rights.shown(pattern, selector)
+
     def sees_all(self, client: int) -> bool:
         """Return whether no rule keeps events, or fields of them, from a client."""
         if self._document is None:
