@@ -6,8 +6,11 @@ import json
 import os
 import stat
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -25,6 +28,8 @@ from tidemark.node.workers.layout import FIRST_PORT, PORT_STEP
 from tidemark.sync import Client, connect
 
 pytest.importorskip("cryptography")
+#: Parameters that only sound like secrets: they name files, or are a checkpoint token.
+NO_SECRETS = {"password_file", "token_file", "token"}
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +96,40 @@ def test_a_broker_is_secured_in_one_command_and_used_by_its_context(
         assert "no field `m`" in wrong["reason"]
         assert "does not fit the topic t" in call(*use, "access", "apply", str(file)).output
         assert "closed by it" in call(*use, "access", "plan").output
+
+
+def test_no_secret_is_in_the_list_of_processes_or_in_the_data_directory(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with running_broker(data, "--secure") as ready:
+        made = data.parent / "data-security"
+        secrets = [file.read_text().strip() for file in sorted(made.glob("*.password"))]
+        assert len(secrets) == 2
+        call("--context", "data", "topic", "create", "t", "--schema", "[n: int]", "--broker", ready["url"])
+        call("--context", "data", "config", "show", "--broker", ready["url"])
+        told = []
+        for found in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):  # the process has just ended
+                told.append(found.read_bytes())
+        told += [file.read_bytes() for file in sorted(data.rglob("*")) if file.is_file()]
+        assert any(b"tidemark" in each for each in told)
+        assert any(b'"what": "login"' in each for each in told), "the audit log is among them"
+        for secret in secrets:
+            assert not any(secret.encode() in each for each in told)
+
+
+def test_no_command_takes_a_secret_as_an_argument() -> None:
+    def parameters(command: click.Command) -> Iterator[click.Parameter]:
+        yield from command.params
+        if isinstance(command, click.Group):
+            for name in command.list_commands(click.Context(command)):
+                each = command.get_command(click.Context(command), name)
+                assert each is not None
+                yield from parameters(each)
+
+    found = {each.name or "" for each in parameters(main)}
+    assert {"context", "password_file"} <= found
+    suspects = {name for name in found if any(word in name for word in ("password", "secret", "token"))}
+    assert suspects <= NO_SECRETS, "a secret comes from a file, or is asked for"
 
 
 def test_a_secured_broker_says_how_to_log_in_to_try_it(
