@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.broker.desk import Desk, told
+from tests.broker.desk import Desk, batch, told
 from tidemark.broker.config import Recovered
 from tidemark.broker.effects import (
     ClientFrameReceived,
@@ -134,11 +134,11 @@ def test_the_last_epoch_of_a_neighbour_has_no_successor_and_needs_none() -> None
 # Fetches.
 
 
-def fetching() -> tuple[Desk, int]:
+def fetching(pattern: str = ">") -> tuple[Desk, int]:
     """A broker that has passed a client's fetch on, and the ticket under which it did."""
     desk = linked()
     desk.pass_time(0.1)
-    effects = desk.say(1, Fetch(9, "p", 10, 20, ">", "", 1_000))
+    effects = desk.say(1, Fetch(9, "p", 10, 20, pattern, "", 1_000))
     (passed,) = [
         each.frame for each in effects if isinstance(each, SendPeer) and isinstance(each.frame, Fetch)
     ]
@@ -157,6 +157,17 @@ def test_an_answer_to_another_fetch_ends_the_link_and_the_fetch_waits_on(wrong: 
     assert "Fetched" in refused.reason
     assert desk.broker.counters["frames_refused"] == 1
     assert told(desk.hear("up", answer), 1) == [replace(answer, ticket=9)]
+
+
+def test_an_answer_with_events_of_topics_that_were_not_asked_for_ends_the_link() -> None:
+    """A client that may read a few topics asks for these: a neighbour cannot show it others."""
+    desk, ticket = fetching(pattern="mine.*")
+    wrong = Fetched(ticket, "p", 10, 20, 0, batch(12, topic="yours"))
+    (refused,) = refusals(desk.hear("up", wrong))
+    assert isinstance(refused, RefusePeer)
+    assert "'yours'" in refused.reason
+    right = replace(wrong, batch=batch(12, topic="mine.x"))
+    assert told(desk.hear("up", right), 1) == [replace(right, ticket=9)]
 
 
 # Credit and acknowledgements.

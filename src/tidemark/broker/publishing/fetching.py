@@ -434,10 +434,22 @@ def _rows(batch: EventBatch, chosen: Bools) -> EventBatch | None:
 
 
 def _check_answer(asked: Fetch, answer: Fetched) -> None:
-    """Raise WireError unless a neighbour's answer is one to what was asked: of that pubend and that range."""
+    """Raise WireError unless a neighbour's answer is one to what was asked.
+
+    It has to be of that pubend, that range, and topics of that pattern: what a client may see is in there.
+    """
     is_within = answer.base == asked.base and answer.upto <= asked.upto
     if answer.pubend != asked.pubend or not is_within:
         raise WireError(
             f"({asked.base}, {asked.upto}] of {asked.pubend!r} was asked for, and the answer is of "
             f"({answer.base}, {answer.upto}] of {answer.pubend!r}"
         )
+    if answer.batch is None or asked.pattern == ">":
+        return
+    pattern, shapes = TopicPattern.parse(asked.pattern), answer.batch.shapes
+    for number in np.unique(answer.batch.prelude("shape")).tolist():
+        if not pattern.matches(shapes[number].topic):
+            raise WireError(
+                f"events of {asked.pattern!r} were asked for, and the answer has one of "
+                f"{shapes[number].topic!r}"
+            )
