@@ -48,7 +48,7 @@ AT_ONCE_MAX = 16
 #: topic that is further behind begins anew.
 CHANGES_MAX = 65_536
 #: Members that join a topic in one step, which takes about a millisecond.
-STEP_MEMBERS = 8
+STEP_MEMBERS = 4
 #: Topics of one batch for which it is found out which events a neighbour wants; of the others it gets all.
 WANTED_TOPICS_MAX = 64
 #: Creations that were removed for which a matcher is kept: few have events on their way.

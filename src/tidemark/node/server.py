@@ -30,6 +30,7 @@ from tidemark.node.monitoring.client_traffic import ClientTraffic
 from tidemark.node.monitoring.link_traffic import LinkTraffic
 from tidemark.node.runtime import Runtime
 from tidemark.node.security.access_membership import AccessMembership
+from tidemark.node.security.handshakes import listening
 from tidemark.node.security.login_limits import LoginLimits
 from tidemark.node.security.security import Security
 from tidemark.node.sockets import call_back, is_here
@@ -211,7 +212,7 @@ class Server:
         #: neighbours that said what this broker cannot handle; links report them
         self.refused_neighbours = RefusedNeighbours(self.time)
         self._listener: asyncio.Server | None = None
-        #: connections that agree on TLS, from which nothing else has come yet; None without TLS
+        #: connections that agree on TLS; None without it
         self.handshakes = security.transport.handshakes(lambda: Connection(self), limits)
         #: no new connection is accepted and no client is called any more
         self._is_shut = False
@@ -233,12 +234,7 @@ class Server:
 
         Raises OSError if the address is taken.
         """
-        if self.handshakes is not None:
-            self._listener = await self.handshakes.listen(address, BACKLOG)
-        else:
-            self._listener = await self._loop.create_server(
-                lambda: Connection(self), address.host, address.port, backlog=BACKLOG, reuse_address=True
-            )
+        self._listener = await listening(lambda: Connection(self), address, self.handshakes, BACKLOG)
         host, port = self._listener.sockets[0].getsockname()[:2]
         return HostPort(host, port)
 

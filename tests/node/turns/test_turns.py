@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event as ThreadEvent
+from threading import Thread
+from time import thread_time
 
 import pytest
 
@@ -18,8 +20,10 @@ from tidemark.message.batches.checking import CheckWork
 from tidemark.message.schema import Schema
 from tidemark.node.connection import Connection
 from tidemark.node.runtime import Runtime
+from tidemark.node.turns import breaths
 from tidemark.node.turns import turns as turns_module
 from tidemark.node.turns.accounts import HALF_SECONDS, Account, Accounts
+from tidemark.node.turns.breaths import Breaths
 from tidemark.node.turns.disk_reads import DiskReads
 from tidemark.node.turns.turns import SLICE_FRAMES_MAX, Turns
 from tidemark.ticks import TICK_LAST
@@ -59,9 +63,12 @@ class Talker:
         order: list[str],
         seconds: float,
         address: Account | None = None,
+        *,
+        is_short: bool = False,
     ) -> None:
         self.name, self.slices, self._clock, self._order, self._seconds = name, slices, clock, order, seconds
         self.account = Account(clock, address)
+        self.is_short = is_short
 
     def go_on(self) -> bool:
         self._order.append(self.name)
@@ -74,7 +81,7 @@ class Talker:
 def passes(turns: Turns, loop: asyncio.AbstractEventLoop) -> int:
     """Run the loop until no connection waits; returns the number of its passes."""
     found = 0
-    while turns._waiting:
+    while turns._waiting or turns._short:
         loop.call_soon(loop.stop)
         loop.run_forever()
         found += 1
@@ -164,8 +171,8 @@ def test_a_thousand_connections_of_one_address_do_not_keep_another_address_waiti
 def test_what_comes_is_handled_at_once_unless_somebody_waits_who_has_used_less() -> None:
     loop, clock, order = asyncio.new_event_loop(), Clock(), list[str]()
     turns = Turns(loop, clock, clock)
-    fresh, heavy = Account(clock), Account(clock)
-    heavy.used(0.1)
+    fresh, heavy = (Talker(name, 1, clock, order, 0.001) for name in ("fresh", "heavy"))
+    heavy.account.used(0.1)
     assert turns.may_go_now(heavy), "nobody waits"
     waiting = Talker("waiting", 1, clock, order, 0.001)
     waiting.account.used(0.01)
@@ -176,15 +183,82 @@ def test_what_comes_is_handled_at_once_unless_somebody_waits_who_has_used_less()
 
 def test_what_is_handled_at_once_is_bounded_in_each_pass_of_the_loop() -> None:
     loop, clock = asyncio.new_event_loop(), Clock()
-    turns, account = Turns(loop, clock, clock), Account(clock)
+    turns, connection = Turns(loop, clock, clock), Talker("any", 1, clock, [], 0.001)
     found = []
     for seconds in (turns_module.AT_ONCE_SECONDS / 2, turns_module.AT_ONCE_SECONDS):
         turns.went(seconds)
-        found.append(turns.may_go_now(account))
+        found.append(turns.may_go_now(connection))
     loop.call_soon(loop.stop)
     loop.run_forever()
-    assert [*found, turns.may_go_now(account)] == [True, False, True]
+    assert [*found, turns.may_go_now(connection)] == [True, False, True]
     loop.close()
+
+
+def test_what_is_short_goes_first_however_little_others_have_used() -> None:
+    """A publisher that says a little all the time, and others that come anew again and again."""
+    loop, clock, order = asyncio.new_event_loop(), Clock(), list[str]()
+    turns = Turns(loop, clock, clock)
+    steady = Talker("steady", 1, clock, order, 0.0005, is_short=True)
+    steady.account.used(0.1)
+    for number in range(20):
+        turns.wait(Talker(f"new {number}", 50, clock, order, 0.001))
+    assert turns.may_go_now(steady)
+    turns.wait(steady)
+    assert not turns.may_go_now(Talker("later", 1, clock, order, 0.0005, is_short=True)), "one waits already"
+    turns._pass()
+    assert order[0] == "steady"
+    loop.close()
+
+
+def test_of_what_is_short_the_first_goes_first_and_others_get_a_slice_in_each_pass() -> None:
+    loop, clock, order = asyncio.new_event_loop(), Clock(), list[str]()
+    turns = Turns(loop, clock, clock)
+    crowd = Account(clock)
+    crowd.used(0.01)
+    turns.wait(Talker("long", 2, clock, order, 0.001))
+    for number in range(5):
+        turns.wait(Talker(f"short {number}", 1, clock, order, 0.001, crowd, is_short=True))
+    # An address that has used less goes before one that has used more.
+    turns.wait(Talker("alone", 1, clock, order, 0.001, Account(clock), is_short=True))
+    passes(turns, loop)
+    assert order == [
+        *("alone", "short 0", "long"),
+        *("short 1", "short 2", "long"),
+        *("short 3", "short 4"),
+    ]
+    loop.close()
+
+
+def test_who_uses_much_wants_nothing_short() -> None:
+    loop, clock, order = asyncio.new_event_loop(), Clock(), list[str]()
+    turns = Turns(loop, clock, clock)
+    greedy = Talker("greedy", 1, clock, order, 0.0005, is_short=True)
+    greedy.account.used(2 * turns_module.LIGHT_SECONDS)
+    turns.wait(greedy)
+    turns.wait(Talker("other", 1, clock, order, 0.001))
+    passes(turns, loop)
+    assert order == ["other", "greedy"]
+    loop.close()
+
+
+def test_a_thread_that_computes_for_long_rests_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    rested: list[float] = []
+    monkeypatch.setattr(breaths, "sleep", rested.append)
+
+    def work() -> None:
+        until = thread_time() + 0.02
+        while thread_time() < until:
+            abs(-1)
+
+    def run() -> None:
+        with Breaths(lambda took: 2 * took):
+            work()
+
+    thread = Thread(target=run)
+    thread.start()
+    thread.join()
+    assert len(rested) >= 10
+    assert all(2 * breaths.BREATH_SECONDS <= rest < 0.02 for rest in rested[:-1])
 
 
 def test_half_of_what_was_used_is_forgotten_after_a_while_and_the_order_stays() -> None:

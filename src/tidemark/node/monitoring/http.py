@@ -17,7 +17,7 @@ from typing import Protocol, cast
 from tidemark.node.config.settings import LimitsSection
 from tidemark.node.config.units import HostPort
 from tidemark.node.logs import Log
-from tidemark.node.security.handshakes import Handshakes
+from tidemark.node.security.handshakes import Handshakes, listening
 from tidemark.node.security.tls import Transport
 from tidemark.node.turns.accounts import Account
 from tidemark.node.turns.turns import Turns
@@ -81,15 +81,9 @@ class HttpServer:
         Returns the address with the port, which for 0 the system chooses. Raises OSError if the address is
         taken.
         """
-        loop = asyncio.get_running_loop()
         if transport is not None:
             self._handshakes = transport.handshakes(lambda: _Request(self), limits or LimitsSection())
-        if self._handshakes is not None:
-            self._listener = await self._handshakes.listen(address, BACKLOG)
-        else:
-            self._listener = await loop.create_server(
-                lambda: _Request(self), address.host, address.port, backlog=BACKLOG
-            )
+        self._listener = await listening(lambda: _Request(self), address, self._handshakes, BACKLOG)
         host, port = self._listener.sockets[0].getsockname()[:2]
         return HostPort(host, port)
 
@@ -121,6 +115,9 @@ class HttpServer:
 
 class _Request(asyncio.Protocol):
     """One connection with one request."""
+
+    #: a page takes some milliseconds
+    is_short = False
 
     def __init__(self, server: HttpServer) -> None:
         self._server = server

@@ -26,6 +26,21 @@ HANDSHAKES_MAX = 512
 log = Log("tls")
 
 
+async def listening(
+    made: Callable[[], asyncio.BaseProtocol],
+    address: HostPort,
+    handshakes: Handshakes | None,
+    backlog: int,
+) -> asyncio.Server:
+    """Accept connections at `address`: each begins with a handshake, or without TLS with what is `made`.
+
+    Raises OSError if the address is taken.
+    """
+    loop = asyncio.get_running_loop()
+    accepted = made if handshakes is None else lambda: _Accepted(handshakes)
+    return await loop.create_server(accepted, address.host, address.port, backlog=backlog, reuse_address=True)
+
+
 class Handshakes:
     """The handshakes under way at one listener of this process."""
 
@@ -58,12 +73,6 @@ class Handshakes:
     def __len__(self) -> int:
         """How many are under way."""
         return len(self._open)
-
-    async def listen(self, address: HostPort, backlog: int) -> asyncio.Server:
-        """Take connections at `address`. Raises OSError if the address is taken."""
-        return await self._loop.create_server(
-            lambda: _Accepted(self), address.host, address.port, backlog=backlog, reuse_address=True
-        )
 
     def take(self, accepted: socket.socket) -> None:
         """Begin the handshake of a socket that was accepted, or close it if its address has too many."""

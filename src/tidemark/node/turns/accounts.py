@@ -44,6 +44,11 @@ class Account:
         return self._used * exp2((self._at - now) / HALF_SECONDS)
 
     @property
+    def address(self) -> Account:
+        """The account of the address; that of a connection without one is its own."""
+        return self if self._of is None else self._of
+
+    @property
     def recent(self) -> float:
         """The seconds that were used lately, less what is forgotten of them."""
         return self._recent(self._clock())

@@ -26,6 +26,9 @@ READ = frozenset((CacheRead, LogFetched, LogRead, PfsCounted, PfsRead))
 class DiskReads:
     """The reads that wait. Belongs to the runtime, which handles them."""
 
+    #: much may follow from a read
+    is_short = False
+
     def __init__(self, runtime: Runtime, turns: Turns) -> None:
         self._runtime = runtime
         self._turns = turns

@@ -12,13 +12,17 @@ from tidemark.message.batches.batch import Buffer
 from tidemark.node.clock import Clock
 from tidemark.node.sockets import is_here
 from tidemark.node.turns.accounts import Account
-from tidemark.node.turns.turns import SLICE_FRAMES_MAX, Turns
+from tidemark.node.turns.turns import SLICE_FRAMES_MAX, SLICE_SECONDS, Turns
 from tidemark.wire.decoder import FrameDecoder, FrameTally
 from tidemark.wire.frames import Frame, Topic
 from tidemark.wire.liveness.liveness import Liveness
 
 #: Frames that are looked at for one slice, to find out whether they need steps.
 READY_FRAMES = 32
+#: What a frame took counts for one part in so many of what frames take, and for no more than these seconds:
+#: what others have said is often settled together with a frame.
+FRAMES_TOLD = 8
+FRAME_SECONDS_MAX = 4 * SLICE_SECONDS
 
 
 class TurnTaking(asyncio.BufferedProtocol):
@@ -26,6 +30,7 @@ class TurnTaking(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_decoder",
+        "_frame_seconds",
         "_goes_first",
         "_is_away",
         "_is_closing",
@@ -55,6 +60,8 @@ class TurnTaking(asyncio.BufferedProtocol):
         self._decoder.tally = tally
         #: frames that were decoded and wait for this connection's turn; at most SLICE_FRAMES_MAX
         self._unheard: list[Frame] = []
+        #: what handling one frame of this connection has taken of late
+        self._frame_seconds = 0.0
         #: None before the socket is open and after it is closed
         self._transport: asyncio.Transport | None = None
         self._is_closing = False
@@ -163,15 +170,30 @@ class TurnTaking(asyncio.BufferedProtocol):
         turns = self._turns
         turns.before_slice()
         began = turns.work()
-        may_go_now = not self._is_waiting and turns.may_go_now(self.account)
         self._decode(data)
+        may_go_now = not self._is_waiting and turns.may_go_now(self)
         if self._unheard and may_go_now and not self._is_closing:
-            self._hear(turns.deadline())
+            self._hear_slice()
         used = turns.work() - began
         turns.went(used)
         self.account.used(used)
         if self._has_more and not self._is_waiting:
             self._wait()
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the frames that wait take less than a slice, by what frames of this connection took."""
+        if self._decoder.has_more or self._steps is not None or self._is_away:
+            return False
+        return len(self._unheard) * self._frame_seconds < SLICE_SECONDS
+
+    def _hear_slice(self) -> None:
+        """Handle the frames in `_unheard` for one slice, and note how long one of them took."""
+        turns, before = self._turns, len(self._unheard)
+        began = turns.work()
+        self._hear(turns.deadline())
+        took = min((turns.work() - began) / max(1, before - len(self._unheard)), FRAME_SECONDS_MAX)
+        self._frame_seconds += (took - self._frame_seconds) / (FRAMES_TOLD if self._frame_seconds else 1)
 
     def go_on(self) -> bool:
         """Use one slice for what has come; return whether a part of it is left."""
@@ -185,7 +207,7 @@ class TurnTaking(asyncio.BufferedProtocol):
             if not self._unheard:
                 self._decode(b"")
             if self._unheard and not self._is_closing:
-                self._hear(turns.deadline())
+                self._hear_slice()
         self.account.used(turns.work() - began)
         if self._has_more and not self.is_held:
             return True

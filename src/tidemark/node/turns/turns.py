@@ -9,12 +9,17 @@ slice of somebody else and not for one of each. All slices of those that wait ta
 each pass. The rest of a pass belongs to deliveries and to timers. Completions of the disk, which publishers
 wait for, are collected before each slice: a slice may take longer than it should, and a pass has several.
 
+What a connection wants may be *short*: a few frames that take less than a slice, by what its frames took
+before, of a connection that has not had much of the loop lately. What is short goes first, in the order in
+which it came, and of several addresses that one goes first that has used the least. Otherwise a publisher
+that says a little all the time, and so has used more than somebody who has just come, would wait until that
+one has used as much, and then for the next one who comes. In each pass one slice is given to another, however
+much is short.
+
 A slice ends between two frames, and between two steps of what is done for a frame before it is handled
 (`broker.preparation`). Who cannot end in time pays for it with the next turns. Steps that take long are done
 on a thread; the connection waits for it, and the time that it took counts as the connection's. The thread
-holds the interpreter lock while it works, and each time that the loop gives it up, for a socket say, the loop
-waits for it again. So the thread rests after each step for as long as the step took, and longer while
-connections wait.
+rests for as long as it works, and longer while connections wait (`breaths`).
 
 Connections used to take turns in the order in which they began to wait. With a dozen busy ones a publisher
 of one event every 10 ms then got its next slice when all others had had theirs, each a few milliseconds, by
@@ -30,11 +35,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from heapq import heappop, heappush
 from itertools import count
-from time import perf_counter, sleep, thread_time
+from math import log
+from time import perf_counter, thread_time
 from typing import Protocol
 
 from tidemark.node.clock import Clock
-from tidemark.node.turns.accounts import SAME_ORDER, Account, Accounts
+from tidemark.node.turns.accounts import HALF_SECONDS, SAME_ORDER, Account, Accounts
+from tidemark.node.turns.breaths import Breaths
 
 #: How long the frames of one connection are handled without a break.
 SLICE_SECONDS = 0.001
@@ -42,6 +49,8 @@ SLICE_SECONDS = 0.001
 AT_ONCE_SECONDS = 0.002
 #: How long the frames of all connections that wait are handled in one pass of the event loop.
 TURN_SECONDS = 0.002
+#: A connection that has used more than this lately, a quarter of the loop's time, wants nothing short.
+LIGHT_SECONDS = 0.25 * HALF_SECONDS / log(2)
 #: How many times as long as a long step took its thread rests while connections wait; and the longest rest.
 REST_TIMES = 3
 REST_SECONDS_MAX = 0.5
@@ -55,6 +64,10 @@ class Waiting(Protocol):
     @property
     def account(self) -> Account:
         """What it has used lately."""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether what it wants takes less than a slice, as far as is known."""
 
     def go_on(self) -> bool:
         """Use one slice; return whether a part is left, so that the connection waits again."""
@@ -74,6 +87,8 @@ class Turns:
         self.accounts = Accounts(clock)
         #: those that wait, as a heap: their place when they were put here, and who came first of equals
         self._waiting: list[tuple[float, int, Waiting]] = []
+        #: those of them that want something short: the place of their address, and who came first
+        self._short: list[tuple[float, int, Waiting]] = []
         self._came = count()
         self._is_due = False
         #: what was handled at once in this pass of the loop, and whether its end is awaited
@@ -93,11 +108,17 @@ class Turns:
         self._put(connection)
         self._call()
 
-    def may_go_now(self, account: Account) -> bool:
+    def may_go_now(self, connection: Waiting) -> bool:
         """Return whether what a connection has just received may be handled before anybody's turn."""
-        if self._at_once >= AT_ONCE_SECONDS:
+        if self._at_once >= AT_ONCE_SECONDS or self._short:
             return False
-        return not self._waiting or account.order <= self._waiting[0][0] + SAME_ORDER
+        account = connection.account
+        is_first = not self._waiting or account.order <= self._waiting[0][0] + SAME_ORDER
+        return is_first or self._is_short(connection)
+
+    def _is_short(self, connection: Waiting) -> bool:
+        """Whether a connection wants something short, and has not had too much lately."""
+        return connection.is_short and connection.account.recent < LIGHT_SECONDS
 
     def went(self, seconds: float) -> None:
         """A connection has used so much at once."""
@@ -110,10 +131,13 @@ class Turns:
         self._at_once, self._is_counting = 0.0, False
 
     def _put(self, connection: Waiting) -> None:
-        heappush(self._waiting, (connection.account.order, next(self._came), connection))
+        if self._is_short(connection):
+            heappush(self._short, (connection.account.address.order, next(self._came), connection))
+        else:
+            heappush(self._waiting, (connection.account.order, next(self._came), connection))
 
     def _take(self) -> Waiting:
-        """Take out the one that has used the least."""
+        """Take out the one that has used the least, of those that want nothing short."""
         while True:
             order, _, connection = heappop(self._waiting)
             # What was done for it elsewhere meanwhile counts too.
@@ -131,20 +155,19 @@ class Turns:
         def timed() -> None:
             began = thread_time()
             try:
-                work()
+                with Breaths(self.rest):
+                    work()
             finally:
                 # The loop is closed when a broker ends while a thread is at work; nobody waits then.
-                took = thread_time() - began
                 with suppress(RuntimeError):
-                    self._loop.call_soon_threadsafe(done, took)
-                sleep(self.rest(took))
+                    self._loop.call_soon_threadsafe(done, thread_time() - began)
 
         (self._works.appendleft if is_first else self._works.append)(timed)
         self._thread.submit(lambda: self._works.popleft()())
 
     def rest(self, took: float) -> float:
-        """Return how long the thread rests after a step that took so long: longer while others wait."""
-        return min(took * (REST_TIMES if self._waiting else 1), REST_SECONDS_MAX)
+        """Return how long the thread rests after it has worked for so long: longer while others wait."""
+        return min(took * (REST_TIMES if self._waiting or self._short else 1), REST_SECONDS_MAX)
 
     def close(self) -> None:
         """Begin no more work on the thread."""
@@ -163,6 +186,14 @@ class Turns:
     def _pass(self) -> None:
         self._is_due = False
         until = self.work() + TURN_SECONDS
+        not_short: list[Waiting] = []
+        while self._short:
+            _, _, connection = heappop(self._short)
+            self.before_slice()
+            if connection.go_on():
+                not_short.append(connection)  # it has had its slice
+            if self.work() >= until:
+                break
         while self._waiting:
             self.before_slice()
             connection = self._take()
@@ -170,5 +201,7 @@ class Turns:
                 self._put(connection)
             if self.work() >= until:
                 break
-        if self._waiting:
+        for connection in not_short:
+            self._put(connection)
+        if self._waiting or self._short:
             self._call()

@@ -46,7 +46,7 @@ PENDING_BYTES_MAX = 128 << 20
 #: How many bytes `read_some` returns unless told otherwise.
 READ_BYTES = 1 << 20
 #: How many records it returns unless it is told that there is no bound.
-READ_RECORDS = 512
+READ_RECORDS = 128
 
 
 @dataclass(frozen=True, slots=True)
