@@ -28,8 +28,9 @@ LISTS = Schema.parse("[n: long, many: *([a: int, b: string])*]")
 TEXTS = Schema.parse("[n: long, text: string]")
 #: After a connection that the broker has refused or closed, an attack waits so long.
 AGAIN_SECONDS = 0.05
-#: The scheduling priority of attackers: what is measured is the broker, not the operating system.
-NICE = 10
+#: The scheduling priority of attackers, the lowest there is: on machines of their own they would take no
+#: processor time from the broker and its clients, and what is measured is the broker, not the system.
+NICE = 19
 #: Connections that say nothing.
 HALF_OPEN = 200
 
