@@ -124,7 +124,7 @@ def test_a_late_claim_does_not_take_a_subscription_from_who_has_it_since() -> No
     at.has(epoch=9)  # away, but hosted here since
     at.handover.heard("l", Claim("s", 7, "older", True))
     assert "s" in at.subscriptions
-    assert at.said() == [("l", Claim("s", 9, "here", True))]
+    assert at.said() == [(peer, Claim("s", 9, "here", True)) for peer in "lr"]
 
 
 def test_one_that_was_never_claimed_counts_from_when_it_was_made() -> None:
@@ -132,7 +132,7 @@ def test_one_that_was_never_claimed_counts_from_when_it_was_made() -> None:
     at.has(epoch=0, made_at=9)
     at.handover.heard("l", Claim("s", 7, "older", True))
     assert "s" in at.subscriptions
-    assert at.said() == [("l", Claim("s", 9, "here", True))]
+    assert at.said() == [(peer, Claim("s", 9, "here", True)) for peer in "lr"]
 
 
 def test_a_subscriber_that_came_here_later_is_claimed_back() -> None:
@@ -313,6 +313,19 @@ def test_a_broker_whose_own_claim_for_all_is_not_settled_yet_tells_all_of_a_late
     at.handover.heard("l", Claim("s", 9, "new", False, "old"))
     assert at.said() == [(peer, Claim("s", 9, "new", False)) for peer in "lr"]
     at.handover.heard("l", Claim("s", 9, "new", True, "old"))
+    assert at.said() == [(peer, Claim("s", 9, "new", True)) for peer in "lr"]
+
+
+def test_who_answers_a_late_claim_with_its_own_for_one_broker_tells_all_of_it() -> None:
+    at = Place("new")
+    at.handover.claim(at.has(epoch=9), "old")
+    assert at.said() == [("l", Claim("s", 9, "new", False, "old"))]
+    # A claim of before, for a broker to which there is no way: it may be behind either neighbour.
+    at.handover.heard("l", Claim("s", 7, "other", True, "lost"))
+    assert at.said() == [(peer, Claim("s", 9, "new", False)) for peer in "lr"]
+    at.handover.heard("l", Claim("s", 7, "other", True, "lost"))
+    assert at.said() == [("l", Claim("s", 9, "new", False))]  # all others know
+    at.held.pop()()
     assert at.said() == [(peer, Claim("s", 9, "new", True)) for peer in "lr"]
 
 

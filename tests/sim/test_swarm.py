@@ -35,6 +35,10 @@ SEEDS = {
 
 #: (profile, seed) that found a bug once -> what it was.
 REGRESSIONS: dict[tuple[str, int], str] = {
+    (
+        "swarm",
+        6_000_202,
+    ): "who told one neighbour alone of a later claim kept it from who the earlier was for",
     ("thin", 2_000_323): "answers to an interest of before went over a thin link beside those to the new one",
     (
         "access",

@@ -194,7 +194,7 @@ class Handover:
             best = own if known is None or _rank(own) > _rank(known) else known
         if best is not None and _rank(best) > _rank(claim):
             self._counters["claims_late"] += 1
-            self._out.add(SendPeer(peer, replace(best, to="")))
+            self._tell_better(peer, replace(best, to=""))
             return
         if known is not None and _news(known) >= _news(claim):
             return
@@ -215,6 +215,17 @@ class Handover:
             # crash.
             answer = Yielded(claim.name, claim.epoch, claim.broker)
             self._subscriptions.after_save(partial(self._answer, answer))
+
+    def _tell_better(self, peer: str, best: Claim) -> None:
+        """Tell a neighbour, which has told of a lower claim, of the highest: as a claim for all, and so all.
+
+        The neighbour does not pass on what it has heard already. If it were told alone, a broker that the
+        lower claim was for, and that somebody else now tells of the highest, might never hear of either.
+        """
+        if self._is_for_all(best):
+            self._out.add(SendPeer(peer, best))
+        else:
+            self._spread(best)
 
     def _answer(self, frame: Yielded) -> None:
         way = self._neighbourhood.way_to(frame.to)
