@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from tidemark.lab.bench.report import Section
 from tidemark.lab.bench.spark.archiving import archiving
 from tidemark.lab.bench.spark.deep import deep
-from tidemark.lab.bench.spark.reading import reading
+from tidemark.lab.bench.spark.reading import micro_batches, reading
 from tidemark.lab.bench.spark.sink import sinking
 from tidemark.lab.bench.spark.testbed import FULL, QUICK, SparkEffort, SparkTestbed, spark_testbed
 
@@ -20,6 +20,7 @@ __all__ = ["FULL", "QUICK", "CASES", "sections"]
 
 CASES: Mapping[str, Callable[[SparkTestbed], Iterator[Section]]] = {
     "reading": reading,
+    "micro": micro_batches,
     "archive": archiving,
     "deep": deep,
     "sink": sinking,
