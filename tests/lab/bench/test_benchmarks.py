@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tidemark.lab.bench import run
+from tidemark.lab.bench import BENCHES, run
 from tidemark.lab.bench.matching import benchmark as matching
 from tidemark.lab.bench.matching.measured_matcher import MeasuredMatcher
 from tidemark.lab.bench.matching.workload import SCHEMA, event, holds, selectors
@@ -45,11 +45,21 @@ def _little_effort(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @cache
+def found(name: str) -> list[Section]:
+    """What a bench finds; each bench runs once for all tests that read it."""
+    return list(BENCHES[name].sections(quick=True))
+
+
+def shown(report: JsonReport | TableReport, out: StringIO, name: str) -> list[str]:
+    """The lines in which a report shows what a bench finds."""
+    for section in found(name):
+        report.show(section)
+    return out.getvalue().splitlines()
+
+
 def json_lines(name: str) -> list[dict[str, Any]]:
-    """What a bench prints; each bench runs once for all tests that read it."""
-    out = StringIO()
-    assert run(name, json_output=True, quick=True, out=out) == 0
-    return [json.loads(line) for line in out.getvalue().splitlines()]
+    lines = shown(JsonReport(name, out := StringIO()), out, name)
+    return [json.loads(line) for line in lines]
 
 
 @pytest.mark.parametrize("name", IN_PROCESS)
@@ -72,10 +82,9 @@ def test_no_two_numbers_of_a_bench_have_the_same_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", IN_PROCESS)
 def test_the_tables_fit_a_hundred_columns(name: str) -> None:
-    out = StringIO()
-    assert run(name, quick=True, out=out) == 0
-    assert max(len(line) for line in out.getvalue().splitlines()) <= 100
-    assert "goal" in out.getvalue()
+    lines = shown(TableReport(name, out := StringIO()), out, name)
+    assert max(len(line) for line in lines) <= 100
+    assert any("goal" in line for line in lines)
 
 
 def test_the_messages_bench_covers_every_schema_and_format_and_the_paper() -> None:
