@@ -66,7 +66,7 @@ class WatchedBroker:
 
 
 @dataclass(frozen=True, slots=True)
-class HostedSubscription:
+class WatchedSubscription:
     """A subscription, and the broker that hosts it."""
 
     broker: str
@@ -111,7 +111,7 @@ class OverlayView:
     topology: Topology
     brokers: Mapping[str, WatchedBroker]
     description: OverlayDescription
-    subscriptions: Mapping[str, HostedSubscription] = field(default_factory=dict)
+    subscriptions: Mapping[str, WatchedSubscription] = field(default_factory=dict)
     #: brokers of which not all subscriptions are here
     cut: tuple[str, ...] = ()
     #: events a second in and out, of all brokers; None before there are two reports
@@ -190,7 +190,7 @@ class Watch:
         self._viewed = -1e9
         #: why the brokers could not be asked last, and when that was known; None if they could
         self._failure: tuple[TidemarkError, float] | None = None
-        self._subscriptions: dict[str, HostedSubscription] = {}
+        self._subscriptions: dict[str, WatchedSubscription] = {}
         self._cut: tuple[str, ...] = ()
         self._subscriptions_at = -1e9
         self.looked = 0.0
@@ -336,7 +336,7 @@ class Watch:
         now = time.monotonic()
         if now - self._subscriptions_at < SUBSCRIPTIONS_SECONDS:
             return
-        found: dict[str, HostedSubscription] = {}
+        found: dict[str, WatchedSubscription] = {}
         cut = []
         for broker in brokers.values():
             client = self._clients.get(broker.name)
@@ -350,7 +350,7 @@ class Watch:
                 cut.append(broker.name)
             lags = {each.name: each for each in lags_of(statuses, broker.name)}
             found |= {
-                each.name: HostedSubscription(broker.name, each, lags.get(each.name)) for each in statuses
+                each.name: WatchedSubscription(broker.name, each, lags.get(each.name)) for each in statuses
             }
         self._subscriptions, self._cut, self._subscriptions_at = found, tuple(cut), now
 

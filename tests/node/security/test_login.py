@@ -12,7 +12,7 @@ import pytest
 from tidemark.access.document import AccessDocument
 from tidemark.access.verifier import SCHEME
 from tidemark.node.security.bearer import BearerKeys
-from tidemark.node.security.login import BEARER, Accounts, LoginAttempt, LoginError, make_verifier
+from tidemark.node.security.login import BEARER, LoginAttempt, LoginError, UserAccounts, make_verifier
 from tidemark.wire.limits import PROOF_BYTES_MAX
 from tidemark.wire.security.frames import Login, Proof
 
@@ -30,7 +30,7 @@ TEXT = text_of(NAMES)
 DOCUMENT = AccessDocument.parse(TEXT, 1)
 
 
-def first_answer(accounts: Accounts, name: str) -> tuple[str, str]:
+def first_answer(accounts: UserAccounts, name: str) -> tuple[str, str]:
     """The salt and the iterations that somebody is told who wants to be `name`."""
     answer = LoginAttempt(accounts).step(Proof(SCHEME, f"n,,n={name},r=mine"))
     assert isinstance(answer, Login)
@@ -39,14 +39,14 @@ def first_answer(accounts: Accounts, name: str) -> tuple[str, str]:
 
 
 def test_an_unknown_user_has_the_same_salt_at_every_broker_and_after_a_restart() -> None:
-    here, there = Accounts(DOCUMENT), Accounts(AccessDocument.parse(TEXT, 1))
+    here, there = UserAccounts(DOCUMENT), UserAccounts(AccessDocument.parse(TEXT, 1))
     for name in (*NAMES, *STRANGERS):
         assert first_answer(here, name) == first_answer(there, name) == first_answer(here, name)
     assert len({first_answer(here, name)[0] for name in STRANGERS}) == len(STRANGERS)
 
 
 def test_a_changed_password_changes_the_salts_of_few_names_as_the_document_changes() -> None:
-    accounts = Accounts(DOCUMENT)
+    accounts = UserAccounts(DOCUMENT)
     before = {name: first_answer(accounts, name) for name in (*NAMES, *STRANGERS)}
     changed = TEXT.replace(make_line(TEXT, "user-7"), make_verifier("another").text)
     accounts.document = AccessDocument.parse(changed, 2)
@@ -64,7 +64,7 @@ def test_unknown_users_seem_to_have_the_iterations_and_salts_that_users_have() -
     other = "SCRAM-SHA-256$10000:" + base64.b64encode(bytes(24)).decode()
     keys = ":".join(base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2))
     text = f'[users.a]\nroles = ["r"]\npassword = "{other}${keys}"\n[roles.r]\nadminister = true\n'
-    accounts = Accounts(AccessDocument.parse(text, 1))
+    accounts = UserAccounts(AccessDocument.parse(text, 1))
     for name in ("a", *STRANGERS[:5]):
         salt, iterations = first_answer(accounts, name)
         assert iterations == "i=10000"
@@ -72,7 +72,9 @@ def test_unknown_users_seem_to_have_the_iterations_and_salts_that_users_have() -
 
 
 def test_a_document_without_passwords_lets_nobody_in_by_one() -> None:
-    accounts = Accounts(AccessDocument.parse('[users.a]\nroles = ["r"]\n[roles.r]\nadminister = true\n', 1))
+    accounts = UserAccounts(
+        AccessDocument.parse('[users.a]\nroles = ["r"]\n[roles.r]\nadminister = true\n', 1)
+    )
     assert first_answer(accounts, "a") == first_answer(accounts, "a")
 
 
@@ -108,7 +110,7 @@ FINALS = (
 
 @pytest.mark.parametrize("first", FIRSTS)
 def test_a_malformed_proof_is_a_failed_login(first: str) -> None:
-    accounts = Accounts(DOCUMENT)
+    accounts = UserAccounts(DOCUMENT)
     for final in FINALS:
         with pytest.raises(LoginError):
             both_steps(LoginAttempt(accounts), first, final)
@@ -164,7 +166,7 @@ def test_a_token_that_makes_no_sense_is_a_failed_login_and_is_not_repeated(
 ) -> None:
     pytest.importorskip("jwt")
     (tmp_path / "key").write_text(SECRET)
-    accounts = Accounts(DOCUMENT, BearerKeys(str(tmp_path / "key")))
+    accounts = UserAccounts(DOCUMENT, BearerKeys(str(tmp_path / "key")))
     with pytest.raises(LoginError) as caught:
         LoginAttempt(accounts).step(Proof(BEARER, wrong))
     assert not wrong or wrong not in caught.value.cause

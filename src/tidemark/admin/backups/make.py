@@ -104,7 +104,7 @@ class BackupMade(JsonObject):
     damage: tuple[str, ...]
 
 
-class BrokerSnapshot:
+class RemoteSnapshot:
     """The snapshot of a running broker, read through its connection."""
 
     def __init__(self, client: Client) -> None:
@@ -142,7 +142,7 @@ def back_up(
     ClientError or StorageError if no backup was made; earlier ones are as they were then.
     """
     with _locked(place), connect(url) as client:
-        snapshot = BrokerSnapshot(client)
+        snapshot = RemoteSnapshot(client)
         try:
             return copy_snapshot(snapshot, place, keep=keep, rate=rate, report=report)
         finally:

@@ -24,7 +24,7 @@ from tidemark.broker.hosting.constream import Constream, MatchedPiece, Ration
 from tidemark.broker.hosting.delivery import Delivery
 from tidemark.broker.hosting.host_state import HostState
 from tidemark.broker.hosting.match_log import MatchLog
-from tidemark.broker.hosting.owed import OwedCounts
+from tidemark.broker.hosting.owed import OwedQuestions
 from tidemark.broker.hosting.subscription import HostedSubscription, SavedSubscription, SelectorPeriod
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.streams.interest import HERE, Interests
@@ -100,7 +100,7 @@ class Host:
         #: ids of subscribers that have connected and are told so at the end of the turn: whatever starts in
         #: the same turn is told with that
         self._newcomers: dict[int, None] = {}
-        self.owed = OwedCounts(state, turn, recall=policy.recall)
+        self.owed = OwedQuestions(state, turn, recall=policy.recall)
         self._saved_at = self._silence_at = 0
         #: ids of subscribers that may have to be told of silence, and are not yet
         self._to_be_told: list[int] = []

@@ -1,4 +1,4 @@
-"""OwedCounts: what durable subscribers are owed, for administrators who ask.
+"""OwedQuestions: what durable subscribers are owed, for administrators who ask.
 
 Owed are the events that matched a subscriber and that it has not acknowledged. The PFS has what matched, so
 nothing is matched for the count, and it keeps its counts from one question to the next. Not counted are
@@ -33,7 +33,7 @@ class _Counting:
     inexact: set[tuple[int, str]] = field(default_factory=set)
 
 
-class OwedCounts:
+class OwedQuestions:
     """Counts for one host. Questions are bounded by what each connection may ask at once."""
 
     def __init__(self, state: HostState, turn: Turn, *, recall: bool) -> None:

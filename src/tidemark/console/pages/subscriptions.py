@@ -15,7 +15,7 @@ from tidemark.console.pages.site import Visit, counted
 from tidemark.console.pages.topics import reason_of
 from tidemark.console.problems import ProblemError
 from tidemark.console.recent_events import newest_events
-from tidemark.console.watch import HostedSubscription
+from tidemark.console.watch import WatchedSubscription
 from tidemark.errors import RefusedError
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.answers import REMOVE, SEEK, SELECT, SUBSCRIPTION, TOPICS
@@ -59,7 +59,7 @@ async def show_subscription(visit: Visit) -> Response:
 
 
 async def _subscription_page(
-    visit: Visit, hosted: HostedSubscription, refused: ProblemError | None = None
+    visit: Visit, hosted: WatchedSubscription, refused: ProblemError | None = None
 ) -> Response:
     """Show one subscription; with what is wrong with a change that was asked for, below its form."""
     client = await visit.watch.client_of(hosted.broker)
@@ -95,7 +95,7 @@ async def preview_change(visit: Visit) -> Response:
     return visit.page("confirm.html", name=name, what=what, to=to, meaning=meaning, title=_TITLES[what])
 
 
-async def _meaning(visit: Visit, hosted: HostedSubscription, what: str, to: str) -> list[str]:
+async def _meaning(visit: Visit, hosted: WatchedSubscription, what: str, to: str) -> list[str]:
     """Return what a change means, as sentences; ProblemError if it cannot be made."""
     name = hosted.status.name
     owed = 0 if hosted.lag is None else hosted.lag.owed_events
@@ -131,7 +131,7 @@ async def _meaning(visit: Visit, hosted: HostedSubscription, what: str, to: str)
     ]
 
 
-async def _compared(visit: Visit, hosted: HostedSubscription, where: str) -> str:
+async def _compared(visit: Visit, hosted: WatchedSubscription, where: str) -> str:
     """Return how many of the last events match a new selector, and how many the old one, as a sentence.
 
     ProblemError 422 if the new one cannot be read, or fits no topic of the subscription.
@@ -178,7 +178,7 @@ async def make_change(visit: Visit) -> Response:
     return visit.go("/subscriptions", told)
 
 
-async def _hosted(visit: Visit) -> HostedSubscription:
+async def _hosted(visit: Visit) -> WatchedSubscription:
     name = visit.request.path_params["name"]
     found = (await visit.watch.view()).subscriptions.get(name)
     if found is None:
@@ -202,6 +202,6 @@ def _goal(text: str) -> str | int:
     raise ProblemError(400, "request", "give now, a time such as 2026-11-15T20:00:00, or a token")
 
 
-def _order(each: HostedSubscription) -> tuple[float, int, str]:
+def _order(each: WatchedSubscription) -> tuple[float, int, str]:
     lag = each.lag
     return (-(lag.lag_seconds or 0.0) if lag else 0.0, -(lag.owed_events if lag else 0), each.status.name)

@@ -42,7 +42,7 @@ from tidemark.lab.fuzz.secured import (
     LITTLE,
     NOBODY,
     NeighbourProof,
-    SecuredFiles,
+    TargetFiles,
     UserProof,
     judge_little,
     judge_neighbour_without_proof,
@@ -119,7 +119,7 @@ class Fuzzer:
     def __init__(self, directory: Path, seed: int, *, is_secured: bool = False) -> None:
         """`is_secured`: the broker has accounts, and neighbours prove that they have the overlay's key."""
         self._directory = directory
-        self._files = SecuredFiles(directory) if is_secured else None
+        self._files = TargetFiles(directory) if is_secured else None
         self.report = FuzzReport(seed)
         self._chance = Random(seed)
         self._said = Said()

@@ -117,8 +117,8 @@ class NeighbourProof:
         return Challenge(self._proving.nonce), LinkProof(self._proving.proof(*self._names))
 
 
-class SecuredFiles:
-    """The files of a secured broker, in a directory."""
+class TargetFiles:
+    """The files of the secured broker that is fuzzed, in a directory."""
 
     def __init__(self, directory: Path) -> None:
         self._verifier = make_verifier(PASSWORD).text

@@ -95,7 +95,7 @@ def _place(name: str) -> bytes:
     return sha256(name.encode(errors="replace")).digest()
 
 
-class Accounts:
+class UserAccounts:
     """Everything that logins are checked against. Belongs to the node; connections share it."""
 
     def __init__(self, document: AccessDocument, bearer: BearerTokens | None = None) -> None:
@@ -129,7 +129,7 @@ class Accounts:
 class LoginAttempt:
     """One login of one connection."""
 
-    def __init__(self, accounts: Accounts) -> None:
+    def __init__(self, accounts: UserAccounts) -> None:
         self._accounts = accounts
         self._scram: Any = None
         #: the user that a SCRAM login is about

@@ -18,7 +18,7 @@ from tidemark.node.security.access_membership import OF_FILE
 from tidemark.node.security.audit_log import AuditLog
 from tidemark.node.security.bearer import BearerKeys
 from tidemark.node.security.link_proof import LinkKey
-from tidemark.node.security.login import Accounts
+from tidemark.node.security.login import UserAccounts
 from tidemark.node.security.tls import Transport
 
 AUDIT_FILE = "audit.log"
@@ -31,7 +31,7 @@ class Security:
         self,
         transport: Transport,
         link_key: LinkKey | None,
-        accounts: Accounts | None,
+        accounts: UserAccounts | None,
         audit: AuditLog,
         *,
         certificate_name: str = "uri",
@@ -60,7 +60,7 @@ class Security:
                 "that signs them (security.certificate, security.authority), or a key that they share",
                 key="security.overlay_key",
             )
-        accounts = Accounts(_document(config, saved), _bearer(config)) if has_accounts else None
+        accounts = UserAccounts(_document(config, saved), _bearer(config)) if has_accounts else None
         where = section.audit or (str(Path(config.storage.data_dir) / AUDIT_FILE) if has_accounts else "")
         return cls(
             transport,
