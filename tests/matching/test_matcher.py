@@ -270,12 +270,12 @@ def test_lists_of_values_too_many_to_multiply_out() -> None:
 
 
 @pytest.mark.slow
-def test_five_thousand_shapes_share_one_index() -> None:
+def test_a_thousand_shapes_share_one_index() -> None:
     """Every clause uses other fields than the others; an event still asks each column's few grids only."""
     generator = np.random.default_rng(11)
     types: dict[Path, Type] = {(f"f{n}",): LONG for n in range(24)}
     matcher, wanted = Matcher(SimpleFields(types)), dict[int, Node]()
-    for subscriber in range(5000):
+    for subscriber in range(1_500):
         chosen = sorted(generator.choice(24, generator.integers(2, 6), replace=False).tolist())
         low = generator.integers(0, 1000, len(chosen)).tolist()
         parts = [
@@ -285,7 +285,7 @@ def test_five_thousand_shapes_share_one_index() -> None:
         selector = Selector.parse(" AND ".join(parts), SimpleFields(types))
         matcher.add(subscriber, selector)
         wanted[subscriber] = selector.tree
-    assert len(matcher._rules._readers) > 2000
+    assert len(matcher._rules._readers) > 1_000
     assert len(matcher._index._trie.probes.of_node.of(1)) <= 24 * 7
     rows: list[Event] = [{path: int(generator.integers(0, 1000)) for path in types} for _ in range(4)]
     assert matched(matcher, rows, types) == expected(wanted, rows)
