@@ -89,6 +89,7 @@ def test_what_waits_for_the_disk_counts_for_what_it_takes() -> None:
         for number in range(2_000):
             frame = Publish("p", "desk", number + 1, EventBatch.parse(bytearray(data)))
             pubend.received(7, frame)
+            pubend.log()
             pubend.settle()
             turn.log.flush()
             made = turn.out.take()

@@ -58,6 +58,7 @@ class Root:
         self.turn.wall = wall
         events = batch(*range(count), validity_ms=validity_ms)
         self.pubend.received(7, Publish("p", publisher, sequence, events))
+        self.pubend.log()
         self.pubend.settle()
         self.commit.flush()
         return self.take()
@@ -157,6 +158,7 @@ def test_what_one_publisher_sends_in_a_row_is_logged_as_one_batch() -> None:
     root.turn.wall = 100
     for publisher, sequence in (("me", 1), ("me", 3), ("you", 1), ("me", 5), ("me", 5), ("me", 7)):
         root.pubend.received(7, Publish("p", publisher, sequence, batch(0, 0)))
+    root.pubend.log()
     root.pubend.settle()
     root.commit.flush()
     rows = [("me", 1, [100, 101, 102, 103]), ("you", 1, [104, 105]), ("me", 5, [106, 107, 108, 109])]
@@ -182,6 +184,7 @@ def test_batches_that_came_together_are_not_joined_over_a_gap_or_beyond_a_size(
     for sequence, wall in ((1, 100), (3, 101), (5, 101), (7, 500)):
         root.turn.wall = wall
         root.pubend.received(7, Publish("p", "me", sequence, batch(0, 0)))
+    root.pubend.log()
     root.pubend.settle()
     root.commit.flush()
     rows = [("me", 1, [100, 101, 102, 103]), ("me", 5, [104, 105]), ("me", 7, [500, 501])]
