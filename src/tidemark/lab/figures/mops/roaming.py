@@ -30,6 +30,8 @@ RATE_MIN, RATE_MAX = 0.2, 0.6
 #: Seconds before which nothing is counted.
 BEGIN_S = 4.0
 SAMPLE_S = 0.5
+#: A run goes in so many parts: the simulator takes too many steps in one part for a storm.
+PARTS = 60
 #: What the table of waits calls the time from the publication of an event to its receipt: of events that were
 #: published while the subscriber was connected, and for those that it missed at first.
 CONNECTED, AWAY = "notification, connected", "notification, away"
@@ -236,7 +238,8 @@ class RoamingRun:
             at += SAMPLE_S
         approach.run(BEGIN_S)
         approach.message_counts.is_counting = True
-        approach.run(self._end)
+        for part in range(1, PARTS + 1):
+            approach.run(BEGIN_S + (self._end - BEGIN_S) * part / PARTS)
         approach.message_counts.is_counting = False
         for broker in PARENTS:
             self._tables.brokers.add(*self._row(broker))
