@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from tests.broker.desk import SCHEMA, batch
-from tidemark.broker.streams.interest import HERE, LINES_FEW, STARTED_ONLY, VERSIONS_KEPT_MAX, Interests
+from tidemark.broker.streams.interest import (
+    HEARD_LINES_MAX,
+    HERE,
+    LINES_FEW,
+    STARTED_ONLY,
+    VERSIONS_KEPT_MAX,
+    Interests,
+)
 from tidemark.broker.turn import Turn
 from tidemark.message.registry import Registry
 from tidemark.message.topic_selector import TopicSelector
@@ -36,6 +43,15 @@ def test_a_follower_whose_interest_cannot_be_read_wants_everything() -> None:
     assert each.selection("p", "down") is None
     each.heard("down", Interest("p", 2, (A,)))
     assert said(each).wanted == (A,)
+
+
+def test_a_follower_that_tells_more_lines_than_any_broker_does_wants_everything() -> None:
+    each = interests()
+    lines = [TopicSelector("t", f"n = {number}") for number in range(HEARD_LINES_MAX + 1)]
+    each.heard("down", Interest("p", 1, tuple(lines[1:])))
+    assert each.selection("p", "down") is not None
+    each.heard("down", Interest("p", 2, tuple(lines)))
+    assert each.selection("p", "down") is None
 
 
 def test_who_has_stopped_following_wants_nothing() -> None:

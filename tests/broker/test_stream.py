@@ -364,3 +364,20 @@ def test_who_hears_that_an_answer_stops_asks_for_the_rest_at_once() -> None:
     at.stream.answer(40, 40, 0, STARTED_ONLY, None)  # nothing was asked for from there on
     at.stream.wake()
     assert at.take() == [SendPeer("up", Nack("p", ((30, 50),), version))]
+
+
+def test_of_a_nack_with_more_ranges_than_brokers_ask_for_the_first_are_answered() -> None:
+    at = AtStream(is_hosted=True)
+    at.followed("down", ALL)
+    at.stream.first(0, 10_000, 0, 0, None)
+    at.take()
+    at.stream.nacked("down", [(2 * n, 2 * n + 1) for n in range(4_096)], version=7)
+    assert len(at.take()) == answers.RANGES_MAX
+
+
+def test_of_what_a_neighbour_asks_for_without_end_a_bounded_part_is_remembered() -> None:
+    at, _ = relay()
+    for nack in range(100):
+        at.stream.nacked("down", [(2 * n, 2 * n + 1) for n in range(64 * nack, 64 * nack + 64)], version=7)
+    assert len(at.stream.awaited(0, 100_000)) == answers.WANTED_RANGES_MAX
+    assert at.turn.counters["nacks_dropped"] > 0

@@ -11,6 +11,7 @@ from tests.broker.test_hostile_frames import linked, refusals
 from tidemark.broker.effects import RefusePeer, SendPeer
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.overlay.routing import Routing
+from tidemark.broker.overlay.trust import NACKS_MAX
 from tidemark.broker.topics import GENERATIONS_TOLD_MAX
 from tidemark.ticks import TICK_MAX
 from tidemark.wire.frames import (
@@ -124,6 +125,13 @@ def test_of_what_comes_together_nothing_counts_if_a_number_in_it_leaps() -> None
     desk = linked()
     assert is_refused(desk, "down", Together((Ways(), row("down", SEQUENCE_MAX))))
     assert desk.broker.counters["frames_refused"] == 1
+
+
+def test_a_neighbour_cannot_have_itself_answered_without_end_in_one_turn() -> None:
+    desk = hosting()
+    nack = Nack("p", ((10, 20),), 0)
+    assert not is_refused(desk, "down", Together((nack,) * NACKS_MAX))
+    assert is_refused(desk, "down", Together((nack,) * (NACKS_MAX + 1)))
 
 
 def test_a_restored_broker_and_one_of_which_nothing_is_known_may_be_in_a_late_life() -> None:

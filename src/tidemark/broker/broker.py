@@ -403,9 +403,11 @@ class Broker:
             self.counters["former_lives"] += 1  # or the neighbour has not introduced itself yet
             return
         # Whatever can be refused is looked at before anything is changed: all of it counts, or nothing.
-        for each in singly(frame):
+        parts = singly(frame)
+        self._trust.look_at_nacks(peer, parts)
+        for each in parts:
             self._look(peer, each)
-        for each in singly(frame):
+        for each in parts:
             self._peer_part(peer, each)
 
     def _peer_part(self, peer: str, frame: PeerFrame) -> None:

@@ -76,6 +76,10 @@ class Wants(Generic[Asker]):
         mine = self._of.get(asker)
         return mine is not None and mine.contains(tick)
 
+    def ranges(self, asker: Asker) -> int:
+        """How many ranges `asker` waits for."""
+        return len(self._of.get(asker, ()))
+
     def missing(self, base: Tick, upto: Tick) -> list[Range]:
         """The parts of `(base, upto]` that no asker wants, in order."""
         return self._anyone.gaps(base, upto)

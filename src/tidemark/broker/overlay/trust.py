@@ -15,7 +15,8 @@ behind it, and of pubends that come from its side. It is not believed beyond tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from tidemark.broker.config import BrokerConfig
@@ -44,6 +45,8 @@ LIFE_BITS = 32
 FIRST_MAX = INCARNATION_MAX // 2 + 1
 #: Sequences of one life that may be missed.
 ROWS_MISSED_MAX = 1 << 31
+#: Nacks for one pubend that come together: a broker says one in a turn.
+NACKS_MAX = 8
 
 
 class KnownEpochs(Protocol):
@@ -94,6 +97,18 @@ class Trust:
         """Raise FrameError if `peer` says what no honest broker says. Changes nothing but counters."""
         with self._turn.looking:
             self._look(peer, frame)
+
+    def look_at_nacks(self, peer: str, frames: Sequence[PeerFrame]) -> None:
+        """Raise FrameError if frames that came together ask more often for a pubend than brokers do.
+
+        Each nack may be answered with megabytes (`streams.answers`), and what came together is handled in
+        one turn.
+        """
+        asked = Counter(frame.pubend for frame in frames if isinstance(frame, Nack))
+        with self._turn.looking:
+            for pubend, times in asked.most_common(1):
+                if times > NACKS_MAX:
+                    raise self._lie(f"{peer!r} asks for ticks of {pubend!r} in {times} nacks at once")
 
     def _look(self, peer: str, frame: PeerFrame) -> None:
         match frame:

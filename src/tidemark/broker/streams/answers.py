@@ -15,6 +15,10 @@ from tidemark.ticks import Pace, Thresholds
 
 #: Bytes of events that are read and matched for one nack of a neighbour, about.
 NACK_BYTES_MAX = 2 << 20
+#: Ranges of one nack that are answered, and those of one neighbour that are remembered while the answer is
+#: awaited. Brokers ask for a quarter of the first at once; those that ask for more are to ask again.
+RANGES_MAX = 256
+WANTED_RANGES_MAX = 1_024
 #: Ticks that are under way to this broker, in answers to its nacks, at the least and at first.
 UNDER_WAY_TICKS_MIN = 16
 UNDER_WAY_TICKS = 400_000

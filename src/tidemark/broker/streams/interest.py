@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
-from tidemark.broker.streams.reduction import Reduction
+from tidemark.broker.streams.reduction import LINES_MAX, Reduction
 from tidemark.broker.turn import Turn
 from tidemark.errors import TopicError
 from tidemark.matching.audience import Audience
@@ -34,6 +34,8 @@ from tidemark.wire.frames import Interest
 HERE = ""
 #: The tag of knowledge that is complete for no interest: it tells only how far a stream reaches.
 STARTED_ONLY = 1
+#: Lines of an interest that are read: a broker tells a quarter of it at the most (`reduction.LINES_MAX`).
+HEARD_LINES_MAX = 4 * LINES_MAX
 #: With up to so many lines of its own, a broker tells its neighbours of each change at once.
 LINES_FEW = 256
 #: Interest versions of a pubend for which it is remembered what went into them.
@@ -106,8 +108,12 @@ class Interests:
     # What others want.
 
     def look(self, frame: Interest) -> tuple[Lines | None, _Selection | None]:
-        """Return what a follower wants and the matcher of that, both None if that is everything."""
-        if frame.wanted is None:
+        """Return what a follower wants and the matcher of that, both None if that is everything.
+
+        A follower that tells more lines than brokers tell is taken to want everything: nobody waits while
+        all of them are read.
+        """
+        if frame.wanted is None or len(frame.wanted) > HEARD_LINES_MAX:
             return None, None
         with self._looking:
             try:

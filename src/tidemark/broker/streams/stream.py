@@ -12,6 +12,7 @@ is complete for that version; for the rest upstream is asked, although the windo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Protocol
 
 from tidemark.broker.effects import CacheRead, LogRead, ReadCache, ReadLog, SendPeer
@@ -352,7 +353,10 @@ class Stream:
             return
         if need:
             self._coverage.need(need)
-        missing = self._give_known(asker, list(ranges), need)
+        missing = self._give_known(asker, list(islice(ranges, answers.RANGES_MAX)), need)
+        if asker != HERE and len(missing) > (room := answers.WANTED_RANGES_MAX - self._wants.ranges(asker)):
+            self._counters["nacks_dropped"] += 1
+            missing = missing[: max(0, room)]
         is_higher = need > max(self._needs.values(), default=0)
         self._needs[asker] = max(self._needs.get(asker, 0), need)
         asked = self._wants.ask(asker, missing)
