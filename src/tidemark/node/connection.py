@@ -8,7 +8,7 @@ bytes of a batch are shared among the queues of all its receivers. The queue is 
 bound is disconnected, a neighbour over the bound gets no more knowledge, which it will ask for again.
 
 To a neighbour live frames go before history (`broker.outgoing`): history waits here until the transport has
-written what it has, and the kernel is not given more than NOTSENT_BYTES that it cannot send yet.
+written what it has, and the kernel is not given more than NOTSENT_BYTES_MAX that it cannot send yet.
 
 Connections take turns (`node.turns`): what does not fit into a slice of the event loop's time waits.
 """
@@ -526,10 +526,10 @@ class Connection(TurnTaking):
         self._encode, self.link_version = encoder_for_link(version), version
         self.become_link()
 
-    def bound_link(self) -> None:
+    def bound_link(self, bytes_per_second: int = 0) -> None:
         """Keep the kernel from holding more for a neighbour than it can send soon."""
         if self._transport is not None:
-            bound_kernel_queue(self._transport)
+            bound_kernel_queue(self._transport, bytes_per_second)
 
     def write(self, frame: Frame) -> None:
         """Write `frame` at once, after what is queued."""

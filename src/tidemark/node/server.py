@@ -525,6 +525,8 @@ class Server:
             self._links_measured = now
         for link in list(self.links):
             info = link.observe(now)
+            if info is not None:
+                link.bound_link(info.bytes_per_second or 0)
             if info is not None and is_measured:
                 self._measured(link, info)
             if late:

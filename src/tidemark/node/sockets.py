@@ -17,8 +17,10 @@ from tidemark.wire.liveness.tcp_info import TcpInfo
 #: The kernel probes a connection over which nothing came for the first of these seconds, then once a second;
 #: after as many probes without an answer as the last number says, the connection ends.
 KEEPALIVE = (("TCP_KEEPIDLE", 2), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3))
-#: Bytes that the kernel takes from a link beyond what it can send: all that live frames wait for there.
-NOTSENT_BYTES = 64 << 10
+#: Bytes that the kernel takes from a link beyond what it can send, which live frames wait for there: what the
+#: line carries in the part of a second that NOTSENT_PART says, within these bounds.
+NOTSENT_BYTES_MIN, NOTSENT_BYTES_MAX = 16 << 10, 64 << 10
+NOTSENT_PART = 8
 
 
 def keep_alive(transport: asyncio.Transport) -> None:
@@ -32,13 +34,17 @@ def keep_alive(transport: asyncio.Transport) -> None:
             found.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def bound_kernel_queue(transport: asyncio.Transport) -> None:
-    """Let what the kernel cannot send yet wait in this process, where live frames go before history."""
+def bound_kernel_queue(transport: asyncio.Transport, bytes_per_second: int) -> None:
+    """Let what the kernel cannot send yet wait in this process, where live frames go before history.
+
+    `bytes_per_second`: what the line was seen to carry; 0 if nothing was measured.
+    """
     found: Any = transport.get_extra_info("socket")
     option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
     if found is not None and option is not None:
         with suppress(OSError):  # not a socket of TCP
-            found.setsockopt(socket.IPPROTO_TCP, option, NOTSENT_BYTES)
+            size = min(max(NOTSENT_BYTES_MIN, bytes_per_second // NOTSENT_PART), NOTSENT_BYTES_MAX)
+            found.setsockopt(socket.IPPROTO_TCP, option, size)
 
 
 def write_pieces(transport: asyncio.Transport, pieces: list[Buffer]) -> None:
