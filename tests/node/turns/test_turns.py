@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event as ThreadEvent
-from threading import Thread
-from time import thread_time
 
 import pytest
 
@@ -20,10 +18,8 @@ from tidemark.message.batches.checking import CheckWork
 from tidemark.message.schema import Schema
 from tidemark.node.connection import Connection
 from tidemark.node.runtime import Runtime
-from tidemark.node.turns import breaths
 from tidemark.node.turns import turns as turns_module
 from tidemark.node.turns.accounts import HALF_SECONDS, Account, Accounts
-from tidemark.node.turns.breaths import Breaths
 from tidemark.node.turns.disk_reads import DiskReads
 from tidemark.node.turns.turns import SLICE_FRAMES_MAX, Turns
 from tidemark.ticks import TICK_LAST
@@ -239,26 +235,6 @@ def test_who_uses_much_wants_nothing_short() -> None:
     passes(turns, loop)
     assert order == ["other", "greedy"]
     loop.close()
-
-
-def test_a_thread_that_computes_for_long_rests_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    rested: list[float] = []
-    monkeypatch.setattr(breaths, "sleep", rested.append)
-
-    def work() -> None:
-        until = thread_time() + 0.02
-        while thread_time() < until:
-            abs(-1)
-
-    def run() -> None:
-        with Breaths(lambda took: 2 * took):
-            work()
-
-    thread = Thread(target=run)
-    thread.start()
-    thread.join()
-    assert len(rested) >= 10
-    assert all(2 * breaths.BREATH_SECONDS <= rest < 0.02 for rest in rested[:-1])
 
 
 def test_half_of_what_was_used_is_forgotten_after_a_while_and_the_order_stays() -> None:
