@@ -58,7 +58,7 @@ LIGHT_SECONDS = 0.25 * HALF_SECONDS / log(2)
 REST_TIMES = 3
 REST_SECONDS_MAX = 0.5
 #: Frames that a connection decodes for one slice.
-SLICE_FRAMES_MAX = 256
+SLICE_FRAMES_MAX = 64
 
 
 class Waiting(Protocol):
