@@ -12,6 +12,8 @@ from tidemark.broker.hosting.constream import Ration
 from tidemark.broker.streams import answers, window
 from tidemark.sim.swarm.swarm import run_seed
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(("profile", "seed"), [("swarm", 173), ("crashes", 8), ("hostile", 3)])
 def test_every_promise_is_kept_by_brokers_that_deliver_one_event_in_a_turn(
