@@ -19,6 +19,9 @@ SHARDS = 10
 #: Clients that connect at a time: a broker takes only so many strangers of one address.
 CONNECTING_MAX = 5
 PATIENCE_SECONDS = 45.0
+#: Clients wait this long before they ask a silent broker whether it is there: four brokers with all their
+#: clients share two cores, and those that are not measured at the moment must neither ask nor be given up.
+PING_SECONDS = 30.0
 
 
 def user(number: int) -> str:
@@ -71,7 +74,7 @@ class PrincipalsRole:
 
     async def _connect(self, name: str) -> Client:
         login = {**self._login, **({"user": name, "password": self._password} if self._password else {})}
-        client = await connect(self._url, connect_timeout=PATIENCE_SECONDS, **login)
+        client = await connect(self._url, connect_timeout=PATIENCE_SECONDS, ping=PING_SECONDS, **login)
         self._clients.append(client)
         return client
 
