@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import http.client
 import json
 import socket
@@ -14,6 +15,7 @@ from typing import Any
 
 import uvicorn
 
+from tests import security_on
 from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark.console.options import ConsoleOptions
 from tidemark.console.serving import server_config
@@ -34,6 +36,14 @@ class Reply:
     @property
     def text(self) -> str:
         return self.body.decode()
+
+
+def login() -> dict[str, str]:
+    """The header by which requests of tests log in, unless they say who they are; none for an open broker."""
+    if not security_on.is_on():
+        return {}
+    proof = base64.b64encode(f"{security_on.USER}:{security_on.PASSWORD}".encode()).decode()
+    return {"Authorization": f"Basic {proof}"}
 
 
 class LiveConsole:
@@ -66,7 +76,7 @@ class LiveConsole:
     ) -> Reply:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
         try:
-            connection.request(method, path, body, headers or {})
+            connection.request(method, path, body, {**login(), **(headers or {})})
             answer = connection.getresponse()
             return Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
         finally:
@@ -81,7 +91,8 @@ class LiveConsole:
     def stream(self, path: str, **headers: str) -> Iterator[Stream]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
         try:
-            connection.request("GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()})
+            given = {k.replace("_", "-"): v for k, v in headers.items()}
+            connection.request("GET", path, headers={**login(), **given})
             yield Stream(connection.getresponse())
         finally:
             connection.close()
