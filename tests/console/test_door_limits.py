@@ -7,7 +7,9 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -18,6 +20,7 @@ from tidemark import sync
 from tidemark.console import http_limits
 from tidemark.console.door import requests
 from tidemark.console.options import BODY_BYTES_MAX
+from tidemark.console.pages import tail
 
 ARROW = "application/vnd.apache.arrow.stream"
 
@@ -36,6 +39,13 @@ def console(node: LiveNode) -> Iterator[LiveConsole]:
 
 def connected(console: LiveConsole) -> socket.socket:
     return socket.create_connection(("127.0.0.1", console.port), PATIENCE_SECONDS)
+
+
+def first_line(console: LiveConsole, path: str) -> bytes:
+    """The status of an answer that may be a stream."""
+    with connected(console) as connection:
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{console.port}\r\n\r\n".encode())
+        return connection.recv(12)[9:]
 
 
 def read_to_the_end(connection: socket.socket) -> bytes:
@@ -59,6 +69,50 @@ def test_nothing_that_a_request_says_makes_the_console_fail(console: LiveConsole
             400,
             422,
         ), body[:10]
+
+
+def test_moments_that_no_calendar_has_are_refused(node: LiveNode, console: LiveConsole) -> None:
+    with sync.connect(node.url) as tm:
+        tm.create_topic("moments", "[at: timestamp]")
+        with tm.subscribe("moments", durable="mover", ack="client"):
+            pass
+    pa = pytest.importorskip("pyarrow")
+    eventually(lambda: console.ask("GET", "/subscriptions/mover").status == 200)
+    for moment in ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"):
+        assert console.post("moments", {"at": moment}).status == 422, moment
+        asked = quote(moment)
+        for path in (f"/subscriptions/mover/change?what=seek&to={asked}", f"/topics/moments?before={asked}"):
+            assert console.ask("GET", path).status in (200, 400), path
+        assert first_line(console, f"/topics/moments/events?start={asked}") != b"500", moment
+    with sync.connect(node.url) as tm:
+        tm.ask("remove", name="mover", force=True)
+    far = pa.array([1 << 50], pa.timestamp("s"))
+    assert console.post("far", arrow({"at": far}), ARROW).status in (400, 422)
+
+
+def test_forms_share_the_memory_of_bodies(console: LiveConsole, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "BODIES_BYTES_MAX", 300_000)
+    head = f"POST /login HTTP/1.1\r\nHost: 127.0.0.1:{console.port}\r\nContent-Length: 260000\r\n\r\n"
+
+    def is_refused_beside_another() -> bool:
+        with connected(console) as slow:
+            slow.sendall(head.encode() + b"x" * 250_000)
+            time.sleep(0.1)
+            return console.ask("POST", "/login", b"user=" + b"x" * 200_000).status == 503
+
+    eventually(is_refused_beside_another)
+    assert console.ask("POST", "/login", b"user=small").status == 403
+
+
+def test_one_tail_too_many_is_told_so(console: LiveConsole, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail, "FEEDS_MAX", 2)
+    with ExitStack() as stack:
+        for n in range(2):
+            stack.enter_context(console.stream(f"/tail/rows?topic=t{n}")).wait_open()
+        reply = console.ask("GET", "/tail/rows?topic=t9")
+        assert reply.status == 503
+        assert "tails are open" in reply.text
+        stack.enter_context(console.stream("/tail/rows?topic=t1")).wait_open()
 
 
 def test_a_head_that_does_not_end_is_not_waited_for(

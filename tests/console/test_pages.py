@@ -144,6 +144,59 @@ def test_text_of_strangers_is_text(console: LiveConsole) -> None:
     assert "alert(1)" in text
 
 
+def test_no_text_of_a_stranger_or_of_an_address_becomes_markup(node: LiveNode, console: LiveConsole) -> None:
+    mark = "\"'><script>alert(1)</script>"
+    literal = mark.replace("'", "''")
+    with sync.connect(node.url, publisher="<script>alert(1)</script>") as tm:
+        with tm.subscribe("strange", f"text = '{literal}'", durable=mark, ack="client"):
+            pass
+        tick = tm.publish(
+            "strange", {"text": mark, "<script>alert(1)</script>": [mark, {mark: mark}]}, key=mark, sequence=1
+        )
+    shown = quote(mark, safe="")
+    where = quote(f"text = '{literal}'", safe="")
+    eventually(lambda: console.ask("GET", f"/subscriptions/{shown}").status == 200)
+    pages = [
+        *(f"/subscriptions/{shown}", f"/subscriptions/{shown}/change?what=remove", "/subscriptions", "/"),
+        *(
+            f"/subscriptions/{shown}/change?what={name}&to={shown}&where={shown}"
+            for name in ("seek", "selector")
+        ),
+        *(
+            f"/subscriptions/{shown}/change?what={shown}",
+            f"/subscriptions/{shown}/change?what=selector&where={where}",
+        ),
+        *(
+            "/topics/strange",
+            f"/topics/strange?where={where}",
+            f"/topics/strange?where={shown}&before={shown}",
+        ),
+        *(
+            f"/topics/{shown}",
+            f"/topics?q={shown}",
+            f"/subscriptions?q={shown}",
+            f"/{shown}",
+            f"/login?next={shown}",
+        ),
+        *(f"/try?topic=strange&where={where}", f"/try?topic={shown}&where={shown}&last={shown}"),
+        *(f"/tail?topic={shown}&where={shown}", f"/tail?topic=strange&where={where}"),
+        *(f"/why?pubend=main&tick={tick}&subscription={shown}", f"/why?pubend={shown}&tick={shown}"),
+        *(
+            f"/why?pubend=main&tick={tick}&where={where}&user={shown}",
+            f"/overlay?broker={shown}&pubend={shown}",
+        ),
+        *(f"/access?user={shown}&topic={shown}&where={shown}", f"/pipeline/reports/{shown}"),
+    ]
+    strange = 0
+    for path in pages:
+        reply = console.ask("GET", path, headers={"Accept": "text/html"})
+        assert reply.status != 500, path
+        assert "<script>alert" not in reply.text, path
+        assert "'><" not in reply.text, path
+        strange += "&lt;script&gt;alert" in reply.text
+    assert strange > len(pages) / 2, "the pages show these texts"
+
+
 def test_why_an_event_matches_is_told_condition_by_condition(console: LiveConsole) -> None:
     text = console.ask("GET", "/topics/trades?where=" + quote("price = 20")).text
     link = re.search(r'href="(/why\?[^"]+)"', text)
@@ -182,6 +235,22 @@ def test_a_change_is_shown_and_then_made_by_its_own_form(node: LiveNode, console
     assert (done.status, done.headers["location"]) == (303, "/subscriptions")
     assert "The subscription doomed was removed." in browser.get("/subscriptions").text
     assert browser.get("/subscriptions/doomed").status == 404
+
+
+def test_a_subscription_may_have_anything_in_its_name(node: LiveNode, console: LiveConsole) -> None:
+    name = "team/app?x=1#%2F&é"
+    with sync.connect(node.url) as tm, tm.subscribe("trades", durable=name, ack="client"):
+        pass
+    browser, at = Browser(console), f"/subscriptions/{quote(name, safe='')}"
+    eventually(lambda: browser.get(at).status == 200)
+    assert f'href="{at}"' in browser.get("/subscriptions").text
+    preview = browser.get(f"{at}/change?what=remove")
+    assert "ends for good" in preview.text
+    assert f'action="{at}/change"' in preview.text
+    assert (
+        browser.send(f"{at}/change", browser.token(f"{at}/change?what=remove"), what="remove").status == 303
+    )
+    assert browser.get(at).status == 404
 
 
 def test_a_subscription_is_moved_and_its_selector_changed(node: LiveNode, console: LiveConsole) -> None:

@@ -54,6 +54,14 @@ def test_nobody_in_particular_gets_nothing(console: LiveConsole) -> None:
     assert console.ask("GET", "/topics/t.a/events").status == 401
 
 
+def test_nobody_sends_a_large_body_before_the_broker_has_let_him_in(console: LiveConsole) -> None:
+    given = {**basic("paula", "nonsense"), "Content-Type": "application/json", "Content-Length": "9000000"}
+    for headers in (given, {"Content-Length": "9000000"}):
+        # The body never comes, and the answer does.
+        reply = console.ask("POST", "/topics/t.a/events", None, headers)
+        assert reply.status in (401, 429)
+
+
 def test_a_wrong_password_and_an_unknown_user_are_told_the_same(console: LiveConsole) -> None:
     browser = Browser(console)
     wrong = browser.send("/login", browser.token("/login"), user="alice", password="nonsense")

@@ -40,6 +40,7 @@ def test_the_schema_decides_what_json_means() -> None:
         ("12.30", '"x"', "fee", "not a decimal"),
         ('"AP8="', '"?"', "raw", "base64"),
         ('"2026-11-15T20:00:00+01:00"', '"yesterday"', "at", "ISO 8601"),
+        ('"2026-11-15T20:00:00+01:00"', '"0001-01-01T00:00:00+14:00"', "at", "years 1 to 9999"),
         ('"1.5"', "1.55", "rows.k", "more than 1 digits"),
         ('"price"', '"prize"', "", "did you mean 'price'"),
         ("{", "[", "", "not JSON"),

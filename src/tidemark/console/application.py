@@ -20,6 +20,7 @@ from tidemark.console.callers import ANYBODY, Caller, Connections, caller_of_hea
 from tidemark.console.door.acknowledging import put_checkpoint
 from tidemark.console.door.openapi import openapi_document
 from tidemark.console.door.publishing import Publishing
+from tidemark.console.door.requests import BodyMemory
 from tidemark.console.door.server_sent_events import stream_events
 from tidemark.console.door.streams import Streams
 from tidemark.console.door.web_sockets import serve_socket
@@ -41,11 +42,13 @@ TIDYING_SECONDS = 30.0
 class Door:
     """The HTTP door: requests in, what they ask for out."""
 
-    def __init__(self, options: ConsoleOptions, connections: Connections, sessions: Sessions) -> None:
+    def __init__(
+        self, options: ConsoleOptions, connections: Connections, sessions: Sessions, memory: BodyMemory
+    ) -> None:
         self._sessions = sessions
         self._connections = connections
         self._streams = Streams(connections)
-        self._publishing = Publishing(connections)
+        self._publishing = Publishing(connections, memory)
         self._lets_anybody_in = is_loopback(options.host)
 
     def caller(self, request: HTTPConnection) -> Caller:
@@ -75,7 +78,7 @@ class Door:
             Route("/topics/{topic}/events", self._publish, methods=["POST"]),
             Route("/topics/{topic}/events", self._stream, methods=["GET"]),
             WebSocketRoute("/topics/{topic}/events", self._socket),
-            Route("/subscriptions/{name}/checkpoint", self._checkpoint, methods=["PUT"]),
+            Route("/subscriptions/{name:path}/checkpoint", self._checkpoint, methods=["PUT"]),
             Route("/openapi.json", self._openapi, methods=["GET"]),
         ]
 
@@ -105,9 +108,10 @@ def make_application(options: ConsoleOptions) -> Starlette:
     """Return the application of one console."""
     connections = Connections(options.url)
     sessions = Sessions(time.monotonic)
-    door = Door(options, connections, sessions)
+    memory = BodyMemory()
+    door = Door(options, connections, sessions, memory)
     watches = Watches(connections, options.url)
-    site = Site(options, connections, sessions, watches)
+    site = Site(options, connections, sessions, watches, memory)
     routes = [*door.routes(), *page_routes(site)]
     if options.pages is not None:
         routes.append(Mount("/pages", StaticFiles(directory=options.pages, html=True)))

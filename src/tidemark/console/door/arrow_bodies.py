@@ -43,7 +43,12 @@ def rows_of_arrow(body: bytes, events_max: int) -> list[dict[str, Any]]:
     if table.num_rows > events_max:
         raise _too_long(f"{table.num_rows:,} events are over the limit of {events_max:,} a request")
     _check_size(pa, table)
-    rows: list[dict[str, Any]] = table.to_pylist()
+    try:
+        rows: list[dict[str, Any]] = table.to_pylist()
+    except (ValueError, OverflowError) as error:
+        raise ProblemError(
+            422, "schema", f"a value cannot be read, such as a time after 9999: {error}"
+        ) from None
     return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
 

@@ -43,9 +43,10 @@ _PARAMETERS = {"key", "priority", "validity"}
 class Publishing:
     """Publishes what requests bring."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, memory: BodyMemory) -> None:
+        """`memory` is shared with the pages: what all bodies of requests have together."""
         self._connections = connections
-        self._memory = BodyMemory()
+        self._memory = memory
         #: publisher's name that was made of a key -> digest of the body
         self._bodies: OrderedDict[str, bytes] = OrderedDict()
 
@@ -56,7 +57,8 @@ class Publishing:
         headers = plain_headers(request)
         options["traceparent"] = sampled_traceparent(headers.get("traceparent", ""))
         key = headers.get("idempotency-key")
-        async with self._memory.read(request) as body, self._connections.use(caller) as client:
+        # Nobody fills the memory of bodies whom the broker does not let in.
+        async with self._connections.use(caller) as client, self._memory.read(request) as body:
             form = await topic_form(client, topic)
             values = await _values(form, headers, body)
             if key is None:

@@ -166,7 +166,7 @@ class BodyMemory:
         self._bytes = 0
 
     @asynccontextmanager
-    async def read(self, request: Request) -> AsyncIterator[bytes]:
+    async def read(self, request: Request, bytes_max: int = BODY_BYTES_MAX) -> AsyncIterator[bytes]:
         """Give the body of a request, which has its memory for the time of the block.
 
         ProblemError 503 if the bodies of other requests have all of it, and as `read_body` has them.
@@ -183,7 +183,7 @@ class BodyMemory:
             mine = size
 
         try:
-            yield await read_body(request, grown=grown)
+            yield await read_body(request, bytes_max, grown)
         finally:
             self._bytes -= mine
 

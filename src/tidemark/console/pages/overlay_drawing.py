@@ -167,13 +167,22 @@ def _arrow(start: _Place, end: _Place, bend: float) -> str:
     return f'<polygon points="{" ".join(f"{at:.0f},{up:.0f}" for at, up in corners)}"/>'
 
 
+def _short(number: float) -> str:
+    """A number in few enough characters for a box."""
+    if number < 10_000:
+        return f"{number:,.0f}"
+    return f"{number / 1e3:,.3g}k" if number < 999_500 else f"{number / 1e6:,.3g}M"
+
+
 def _broker(description: OverlayDescription, name: str, place: _Place) -> str:
     each = next(one for one in description.brokers if one.name == name)
     x, y, quoted = place.x - BROKER_WIDTH / 2, place.y - BROKER_HEIGHT / 2, quote(name, safe="")
     state = each.activity.state if each.activity is not None else "unknown"
     kind = "draining" if each.draining else "up" if state == "running" else "down"
     rates = each.activity.rates if each.activity is not None else {}
-    line = f"{rates.get('published', 0):,.0f} in, {rates.get('delivered', 0):,.0f} out" if rates else state
+    line = state
+    if rates:
+        line = f"{_short(rates.get('published', 0))}/s in, {_short(rates.get('delivered', 0))}/s out"
     shown = escape(visible(name if len(name) <= 18 else name[:17] + "…"))
     told = escape(visible(f"{name}, cell {each.cell}: {state}; pubends {', '.join(each.pubends) or 'none'}"))
     return (

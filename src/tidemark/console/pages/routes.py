@@ -41,8 +41,9 @@ def page_routes(site: Site) -> list[BaseRoute]:
         ("/tail", tail.show_tail),
         ("/tail/rows", tail.stream_tail(feeds)),
         ("/subscriptions", subscriptions.list_subscriptions),
-        ("/subscriptions/{name}", subscriptions.show_subscription),
-        ("/subscriptions/{name}/change", subscriptions.preview_change),
+        # The name of a subscription may have slashes in it; what is longer comes first.
+        ("/subscriptions/{name:path}/change", subscriptions.preview_change),
+        ("/subscriptions/{name:path}", subscriptions.show_subscription),
         ("/overlay", overlay.show_overlay),
         ("/pipeline", pipeline.show_pipeline),
         ("/pipeline/reports/{name}", pipeline.show_report),
@@ -51,7 +52,7 @@ def page_routes(site: Site) -> list[BaseRoute]:
         ("/login", login.show_login),
     ]
     sent: list[tuple[str, Page]] = [
-        ("/subscriptions/{name}/change", subscriptions.make_change),
+        ("/subscriptions/{name:path}/change", subscriptions.make_change),
         ("/overlay/plan", overlay.plan_topology),
         ("/overlay/apply", overlay.apply_topology),
         ("/access/plan", access.plan_document),

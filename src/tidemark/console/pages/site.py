@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from tidemark import __version__
 from tidemark.admin.numbers import NOTHING, show_bytes, show_seconds
 from tidemark.console.callers import Caller, Connections
-from tidemark.console.door.requests import read_body
+from tidemark.console.door.requests import BodyMemory
 from tidemark.console.guard import is_loopback
 from tidemark.console.options import ConsoleOptions
 from tidemark.console.problems import ProblemError, problem_of
@@ -29,6 +29,8 @@ from tidemark.message.visible import visible, visible_json
 HERE = Path(__file__).parent.parent
 FORM_BYTES_MAX = 1 << 20
 FORM_FIELDS_MAX = 64
+#: The first tick after the year 9999, which is the last one that Python knows.
+_CALENDAR_END = 253_402_300_800_000_000
 #: title and path of each page, in the order of the menu
 MENU = (
     ("Overview", "/"),
@@ -68,12 +70,12 @@ class Visit:
 
     async def form(self) -> dict[str, str]:
         """Return the fields of a form that was sent; ProblemError 403 if it is not of this session."""
-        body = await read_body(self.request, FORM_BYTES_MAX)
-        text = body.decode(errors="replace")
-        try:
-            fields = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=FORM_FIELDS_MAX))
-        except ValueError:
-            raise ProblemError(413, "limit", f"a form has at most {FORM_FIELDS_MAX} fields") from None
+        async with self.site.memory.read(self.request, FORM_BYTES_MAX) as body:
+            text = body.decode(errors="replace")
+            try:
+                fields = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=FORM_FIELDS_MAX))
+            except ValueError:
+                raise ProblemError(413, "limit", f"a form has at most {FORM_FIELDS_MAX} fields") from None
         self.session.check_form(fields.get("form_token", ""))
         return fields
 
@@ -94,8 +96,15 @@ class Site:
     """The pages of one console."""
 
     def __init__(
-        self, options: ConsoleOptions, connections: Connections, sessions: Sessions, watches: Watches
+        self,
+        options: ConsoleOptions,
+        connections: Connections,
+        sessions: Sessions,
+        watches: Watches,
+        memory: BodyMemory,
     ) -> None:
+        """`memory` is shared with the door: what all bodies of requests have together."""
+        self.memory = memory
         self.options = options
         self.connections = connections
         self.sessions = sessions
@@ -235,4 +244,6 @@ def _show_bound(seconds: float) -> str:
 def _show_tick(tick: int | None) -> str:
     if tick is None or tick <= 0:
         return NOTHING
+    if tick >= _CALENDAR_END:
+        return str(tick)
     return datetime.fromtimestamp(tick / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import datetime
 from urllib.parse import quote
 
 from starlette.responses import Response
@@ -198,7 +198,7 @@ def _goal(text: str) -> str | int:
     if isinstance(start, CheckpointToken):
         return start.text()
     if isinstance(start, datetime):
-        return round(start.astimezone(UTC).timestamp() * 1_000_000)
+        return round(start.timestamp() * 1_000_000)
     raise ProblemError(400, "request", "give now, a time such as 2026-11-15T20:00:00, or a token")
 
 

@@ -99,13 +99,16 @@ class Feeds:
     def __init__(self) -> None:
         self._feeds: dict[tuple[Watch, str, str], Feed] = {}
 
+    def check_room(self, watch: Watch, pattern: str, where: str) -> None:
+        """Raise ProblemError 503 if there is no room for a tail."""
+        if (watch, pattern, where) not in self._feeds and len(self._feeds) >= FEEDS_MAX:
+            raise ProblemError(503, "limit", f"{FEEDS_MAX} tails are open at this console: close one")
+
     async def read(self, watch: Watch, pattern: str, where: str) -> AsyncIterator[Look | TidemarkError]:
-        """Give what a tail brings, for one reader."""
+        """Give what a tail brings, for one reader; whether there is room for it was checked."""
         key = (watch, pattern, where)
         feed = self._feeds.get(key)
         if feed is None:
-            if len(self._feeds) >= FEEDS_MAX:
-                raise ProblemError(503, "limit", f"{FEEDS_MAX} tails are open at this console: close one")
             feed = self._feeds[key] = Feed(watch, pattern, where)
         reader: asyncio.Queue[Look | TidemarkError] = asyncio.Queue()
         feed.readers.add(reader)
@@ -134,6 +137,7 @@ def stream_tail(feeds: Feeds) -> Page:
     async def streamed(visit: Visit) -> Response:
         topic, where = visit.query("topic", ">"), visit.query("where")
         await visit.watch.view()
+        feeds.check_room(visit.watch, topic, where)
         rows = _rows(feeds, visit, topic, where)
         return StreamingResponse(rows, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 

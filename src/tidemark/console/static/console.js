@@ -39,6 +39,11 @@ function plain(value) {
   return value === null || value === undefined ? "--" : Number(value.toPrecision(3)).toLocaleString("en");
 }
 
+// The legend says the newest value while nobody points at another one.
+function last(plot, line) {
+  return plot.data[line] ? plot.data[line].at(-1) : null;
+}
+
 // `least` is how far up a chart reaches at least, `show` writes a value of it, and lines are `increments` apart.
 function chart(id, lines, least = 1, show = plain, increments = undefined) {
   const box = document.getElementById(id);
@@ -49,8 +54,8 @@ function chart(id, lines, least = 1, show = plain, increments = undefined) {
     // Room for the half of the last time that is beyond the chart.
     padding: [8, 30, 0, 0],
     series: [
-      { label: "time", value: (_, at) => clock(at) },
-      ...lines.map(([label, name]) => ({ label, stroke: colour(name), width: 2, value: (_, at) => show(at) })),
+      { label: "time", value: (plot, at) => clock(at ?? last(plot, 0)) },
+      ...lines.map(([label, name]) => ({ label, stroke: colour(name), width: 2, value: (plot, at, line) => show(at ?? last(plot, line)) })),
     ],
     axes: [{ ...axis, space: 80, values: (_, at) => at.map(clock) }, { ...axis, size: 72, values: (_, at) => at.map(show), incrs: increments }],
     scales: {

@@ -126,7 +126,10 @@ def _timestamp(text: str) -> datetime:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise EncodeError(f"{text!r} is no ISO 8601 time, such as 2026-11-15T20:00:00Z") from None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    try:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError:
+        raise EncodeError(f"{text!r} is beyond the years 1 to 9999 in UTC") from None
 
 
 def _bytes(text: str) -> bytes:
