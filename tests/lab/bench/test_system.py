@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tidemark.lab.bench import run
+from tidemark.lab.bench.console import benchmark as console
 from tidemark.lab.bench.hostile import benchmark as hostile
 from tidemark.lab.bench.processes import harness
 from tidemark.lab.bench.processes.delivery_record import DeliveryRecord
@@ -48,6 +49,7 @@ TINY: dict[str, tuple[Any, Any]] = {
             (latency.LatencyCase("os"), latency.LatencyCase("os", is_alone=True, latency="low")), 2, 20, 5
         ),
     ),
+    "console": (console, console.TINY),
     "hostile": (hostile, hostile.TINY),
     "security": (security, security.TINY),
     "logins": (logins, logins.TINY),
@@ -57,7 +59,7 @@ TINY: dict[str, tuple[Any, Any]] = {
 }
 
 #: Benches that start more processes than the others do, which `./run long` runs.
-LONG = {"publish", "catchup", "hostile", "security", "workers"}
+LONG = {"publish", "catchup", "console", "hostile", "security", "workers"}
 
 
 @pytest.fixture(autouse=True)
