@@ -58,7 +58,7 @@ def test_a_row_that_is_not_as_published_fails_the_run(
 
 
 def test_a_case_that_there_is_not_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(ConfigError, match="bench spark has no case 'sinc': it has reading, archive, deep"):
+    with pytest.raises(ConfigError, match="no case 'sinc': it has reading, micro, archive, deep"):
         run("spark", case="sinc", out=StringIO())
     with pytest.raises(ConfigError, match="it has none that can be run alone"):
         run("rows", case="read", out=StringIO())
