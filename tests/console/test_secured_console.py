@@ -85,6 +85,13 @@ def test_rules_hold_over_http(console: LiveConsole) -> None:
     assert console.ask("GET", path, headers=basic("bob")).status == 403
 
 
+def test_streams_of_several_users_of_one_console_do_not_get_in_each_others_way(console: LiveConsole) -> None:
+    path = "/topics/t.a/events"
+    with console.stream(path, **basic("alice")) as one, console.stream(path, **basic("bob")) as other:
+        one.wait_open()
+        other.wait_open()
+
+
 def test_who_may_not_monitor_is_told_so_and_who_may_sees(console: LiveConsole) -> None:
     alice = logged_in(console, "alice")
     assert alice.get("/").status == 403

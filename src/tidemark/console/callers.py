@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from math import ceil
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from tidemark.client.client import Client
@@ -135,7 +136,8 @@ class Connections:
         """Return a client that logs in as the caller; it is not open yet."""
         return Client(
             url or self._url,
-            client=f"console-{os.getpid()}",
+            # Names of streams are made of it: no two clients have the same, at whichever console.
+            client=f"console-{os.getpid()}-{token_hex(4)}",
             publisher=publisher,
             connect_timeout=CONNECT_SECONDS,
             user=caller.user or None,
