@@ -493,6 +493,17 @@ def test_the_log_is_asked_for_expired_events_when_the_oldest_should_have_expired
     assert root.expire(9_000) == []
 
 
+def test_what_the_log_has_left_of_expired_events_is_asked_for_at_once_while_there_is_progress() -> None:
+    root = Root(RecoveredPubend(last=500, sizes=((100, 10), (500, 10))), PubendPolicy(expiry=100))
+    assert root.expire(1_000) == [ExpireLog("p", 1_000, 500)]
+    root.pubend.expired(LogExpired("p", 100, 900))
+    assert root.take() == [ExpireLog("p", 1_000, 500)]
+    root.pubend.expired(LogExpired("p", 100, 1_000))  # nothing could be let go
+    assert root.take() == []
+    assert root.expire(1_099) == []
+    assert root.expire(1_100) == [ExpireLog("p", 1_100, 500)]
+
+
 def test_a_log_of_an_earlier_life_is_asked_too_and_again_when_its_oldest_events_have_gone() -> None:
     root = Root(RecoveredPubend(last=500, sizes=((100, 10), (500, 10))), PubendPolicy(expiry=100))
     assert root.expire(1_000) == [ExpireLog("p", 1_000, 500)]

@@ -23,6 +23,7 @@ from tidemark.spark.archive.archive import Archive
 from tidemark.spark.archive.compaction import ArchiveRetention
 from tidemark.spark.archive.state import load_state
 from tidemark.spark.archive.table import ArchiveTable
+from tidemark.spark.upkeep import retention
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
 TRADE = "[symbol: string, price: double, qty: int?]"
@@ -261,7 +262,7 @@ def test_what_is_older_than_wanted_goes_and_says_so(
     new = publish(tm, 3, 3)
     # An hour later, to the moment between the old ones and the new ones.
     now = (old[-1] + new[0]) / 2 / 1e6 + 3_600
-    monkeypatch.setattr(archive_compaction, "time", SimpleNamespace(time=lambda: now))
+    monkeypatch.setattr(retention, "time", SimpleNamespace(time=lambda: now))
     with Archive(node.url, path, retain=ArchiveRetention(seconds=3_600)) as archive:
         archive.round()
     assert events_in(path) == sorted(new)

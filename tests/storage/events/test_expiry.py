@@ -101,13 +101,13 @@ def test_what_has_expired_stays_silence_after_a_crash_and_its_publishers_are_rem
 
 
 def test_the_place_of_expired_events_is_given_back() -> None:
-    disk, volume, log = log_of(*([(10 * number, 1)] for number in range(1, 200)))
+    disk, volume, log = log_of(*([(10 * number, 1)] for number in range(1, 100)))
     before = used(disk)
-    assert log.expire(99 * MS, TICK_MAX).upto == 1_990
+    assert log.expire(99 * MS, TICK_MAX).upto == 990
     log.free()
     volume.sync()
     assert used(disk) < before / 4
-    log.append(batch_of([(5_000, 0)]), "p", 200)
+    log.append(batch_of([(5_000, 0)]), "p", 100)
     volume.sync()
     assert ticks(log) == [5_000]
 

@@ -509,9 +509,14 @@ class Pubend:
         """The log has let go what had expired."""
         before = self._sizes.bytes
         self._sizes.lose(answer.upto)
-        self._counters["logs_expired"] += self._sizes.bytes < before
+        has_let_go = self._sizes.bytes < before
+        self._counters["logs_expired"] += has_let_go
         self._expires_at = TICK_MAX if answer.due is None else answer.due
         self._expiry_asked = self._turn.now
+        if has_let_go:
+            # The log looks at a part of what there is at a time: the rest is not to wait for a second each.
+            self._expiry_asked -= self._policy.expiry
+            self.expire()
 
     def describe(self) -> PubendStatus:
         """Return how the pubend stands, for administrators."""

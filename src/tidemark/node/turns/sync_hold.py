@@ -17,7 +17,7 @@ ANSWERED_BYTES_MIN = 64 << 10
 #: The part of what was answered that is waited for.
 PART = 2
 #: Syncs that do not wait after one has waited in vain.
-RESTS = 16
+RESTS = 64
 
 
 class SyncHold:
