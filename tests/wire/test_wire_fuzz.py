@@ -77,15 +77,19 @@ def test_a_frame_never_reads_into_the_next(frame: Frame, other: Frame) -> None:
 @pytest.mark.parametrize("number", [0xFFFF_FFFF, 0x7FFF_FFFF, 65_536, 4_096])
 def test_a_claimed_count_or_length_allocates_nothing(number: int) -> None:
     raw = bytes_of_every_kind()
-    tracemalloc.start()
-    try:
-        for frame in raw:
-            for at in range(8, len(frame) - 3):
-                survives(frame[:at] + pack("<I", number) + frame[at + 4 :])
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < CLAIM_BYTES_MAX
+
+    def peak_of_all() -> int:
+        tracemalloc.start()
+        try:
+            for frame in raw:
+                for at in range(8, len(frame) - 3):
+                    survives(frame[:at] + pack("<I", number) + frame[at + 4 :])
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    # Threads that other tests have left may allocate meanwhile; what a frame causes, it causes each time.
+    assert any(peak_of_all() < CLAIM_BYTES_MAX for _ in range(3))
 
 
 def test_a_claimed_frame_size_allocates_nothing() -> None:
