@@ -116,7 +116,7 @@ class RunningChecks:
         for subscriber in self.world.subscribers:
             if subscriber.asked_at != receiver:
                 continue  # the frame that is passed on to its host is checked when it is sent
-            if subscriber.is_ending or (subscriber.client is None and not subscriber.life.durable):
+            if subscriber.is_ending or not (subscriber.life.durable or self.world.is_served(subscriber)):
                 continue
             received = subscriber.life.ledger.get(pubend)
             if received is not None and received.upto >= tick:

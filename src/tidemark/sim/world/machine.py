@@ -271,6 +271,10 @@ class Machine:
         if self.document is not None:
             self._give(ClientCame(client, Principal(user)))
 
+    def has(self, client: int) -> bool:
+        """Whether a client's connection is open at this end."""
+        return client in self._clients
+
     def client_frame(self, client: int, frame: ClientFrame) -> None:
         """A frame came over a client's connection."""
         if client in self._clients:

@@ -327,6 +327,14 @@ class World:
         broker = self.machines[subscriber.asked_at].broker if subscriber.asked_at is not None else None
         return broker.known_from(subscriber.life.name, pubend) if broker is not None else None
 
+    def is_served(self, subscriber: SimSubscriber) -> bool:
+        """Whether a subscriber is connected, and the broker that it asked has not ended that meanwhile.
+
+        A broker ends connections whose rules have changed; the subscriber hears of it a little later.
+        """
+        machine = self.machines.get(subscriber.asked_at or "")
+        return subscriber.client is not None and machine is not None and machine.has(subscriber.client)
+
     def is_believed(self, sender: str, receiver: str, frame: Knowledge) -> bool:
         """Whether the receiver follows the sender for the pubend and the frame covers its interest."""
         broker = self.machines[receiver].broker if receiver in self.machines else None
