@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -11,10 +12,11 @@ import pytest
 
 from tidemark.errors import WireError
 from tidemark.lab.fuzz.command import render
-from tidemark.lab.fuzz.connections import HostileClient, HostileNeighbour
+from tidemark.lab.fuzz.connections import HostileClient, HostileNeighbour, Said
 from tidemark.lab.fuzz.frame_maker import DECLARED, KINDS, FrameMaker
 from tidemark.lab.fuzz.fuzzer import Fuzzer, FuzzReport
 from tidemark.lab.fuzz.secured import (
+    Judge,
     judge_little,
     judge_neighbour_without_proof,
     judge_nobody,
@@ -22,8 +24,9 @@ from tidemark.lab.fuzz.secured import (
 )
 from tidemark.lab.fuzz.values import HostileValues
 from tidemark.message.batches.batch import BatchBuilder, Shape
+from tidemark.wire.codec import encode
 from tidemark.wire.decoder import FrameDecoder
-from tidemark.wire.frames import Deliver, Frame, Interest, Refused, Welcome
+from tidemark.wire.frames import Deliver, Frame, Interest, Leased, Refused, Welcome
 from tidemark.wire.limits import FRAME_BYTES_MAX
 
 
@@ -89,6 +92,20 @@ def test_hostile_frames_to_a_broker_with_accounts_show_nobody_what_it_may_not_se
     assert report.delivered > 0
     assert {"Login", "Challenge", "Refused", "Welcome", "Interest"} <= set(report.heard)
     assert report.counters["denied"] > 0
+
+
+@pytest.mark.parametrize("judge", [None, judge_nobody])
+def test_clients_that_are_judged_by_who_they_are_keep_their_tickets_to_themselves(
+    judge: Judge | None,
+) -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        values = HostileValues(Random(1), ("pa",), ("a",))
+        client = HostileClient("evil-client-0", ("", 0), values, FrameMaker(values), Said())
+        client.judge, client._socket = judge, here
+        there.sendall(b"".join(map(bytes, encode(Leased(5, "a ticket")))))
+        client.step()
+        assert list(values.leases) == (["a ticket"] if judge is None else [])
 
 
 def test_what_somebody_hears_beyond_its_rights_is_told() -> None:

@@ -266,7 +266,10 @@ class HostileClient(HostileConnection):
             frame = self._unread.popleft()
             if isinstance(frame, Leased):
                 self._lease = frame.ticket
-                self._values.leases.append(frame.ticket)
+                if self.judge is None:
+                    # Whoever has a ticket is the client that it was given to. Those who are judged by who
+                    # they are therefore do not hear of each other's tickets.
+                    self._values.leases.append(frame.ticket)
             elif isinstance(frame, Published):
                 self._sequences[frame.pubend, frame.publisher] = frame.sequence + 1
             elif isinstance(frame, Deliver) and chance.random() < 0.3:
