@@ -22,7 +22,7 @@ from tidemark.broker.effects import (
 from tidemark.broker.hosting.sessions import Sessions
 from tidemark.errors import FrameError
 from tidemark.matching.selectors import parser
-from tidemark.persistence.store import Store
+from tidemark.persistence.store import Store, StoreDisks
 from tidemark.storage.disk.memory_disk import MemoryDisk
 from tidemark.storage.tables.sqlite_tables import SqliteTables
 from tidemark.ticks import TICK_LAST, TICK_MIN, CheckpointToken
@@ -107,7 +107,7 @@ def test_a_subscriber_from_the_end_of_time_can_be_taken_over_again_and_again(tmp
     """Its epoch used to overflow in SQLite, at once and at each start from then on."""
     desk = Desk()
     tables = SqliteTables(tmp_path / "tables.sqlite")
-    store = Store(MemoryDisk("log"), MemoryDisk("pfs"), tables, identity=1)
+    store = Store(StoreDisks(MemoryDisk("log"), MemoryDisk("pfs"), tables), identity=1)
     saved: list[SaveSubscription] = []
     for client, pattern in enumerate(("a", "b", "c"), 1):
         token = CheckpointToken({"p": client})

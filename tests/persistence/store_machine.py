@@ -18,7 +18,7 @@ from tidemark.broker.effects import (
 )
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.topic_selector import TopicSelector
-from tidemark.persistence.store import Store
+from tidemark.persistence.store import Store, StoreDisks, StoreSettings
 from tidemark.storage.disk.memory_disk import MemoryDisk, lose_all
 from tidemark.storage.tables.memory_tables import MemoryTables
 from tidemark.ticks import CheckpointToken
@@ -102,16 +102,10 @@ class Machine:
 
     def start(self, now: int = NOW, *, accept_damage: bool = False) -> Store:
         self.store = Store(
-            self.log,
-            self.pfs,
-            self.tables,
+            StoreDisks(self.log, self.pfs, self.tables, self.witness, self.second_witness),
+            StoreSettings(segment_bytes=SEGMENT, read_bytes=500, os_pubends=self._os_pubends),
             identity=77,
-            witness=self.witness,
-            second_witness=self.second_witness,
-            segment_bytes=SEGMENT,
-            read_bytes=500,
             accept_damage=accept_damage,
-            os_pubends=self._os_pubends,
         )
         self.recovered = self.store.recover(["p1", *self._os_pubends], now)
         return self.store

@@ -27,7 +27,7 @@ from tidemark.broker.effects import (
     Woken,
 )
 from tidemark.errors import DirectoryLockedError
-from tidemark.persistence.store import Store
+from tidemark.persistence.store import Store, StoreDisks
 from tidemark.storage.disk.memory_disk import PowerLossError, by_chance, keep_all, lose_all
 from tidemark.storage.disk.real_disk import RealDisk
 from tidemark.storage.tables.sqlite_tables import SqliteTables
@@ -128,7 +128,7 @@ def test_what_was_reported_is_there_after_a_crash_at_any_step(crash: str) -> Non
 def test_it_works_on_the_disk_of_the_operating_system(tmp_path: Path) -> None:
     def opened() -> Store:
         tables = SqliteTables(tmp_path / "tables.db")
-        return Store(RealDisk(tmp_path / "log"), RealDisk(tmp_path / "pfs"), tables, identity=5)
+        return Store(StoreDisks(RealDisk(tmp_path / "log"), RealDisk(tmp_path / "pfs"), tables), identity=5)
 
     store = opened()
     store.recover(["p1"], NOW)

@@ -55,7 +55,7 @@ from tidemark.node.workers.handed_sockets import HandedSockets
 from tidemark.node.workers.handover import WorkerSeat
 from tidemark.node.workers.places import Places
 from tidemark.node.workers.redirects import Redirects
-from tidemark.persistence.store import Store
+from tidemark.persistence.store import Store, StoreDisks, StoreSettings
 from tidemark.storage.disk.real_disk import RealDisk
 from tidemark.storage.tables.sqlite_tables import SqliteTables
 from tidemark.ticks import Thresholds
@@ -455,21 +455,25 @@ def open_store(config: Config, directory: DataDirectory) -> Store:
     chosen, name = config.storage.witness, quote(config.broker.name, safe="")
     try:
         return Store(
-            kind(directory.part("log")),
-            kind(directory.part("pfs")),
-            tables,
+            StoreDisks(
+                log=kind(directory.part("log")),
+                pfs=kind(directory.part("pfs")),
+                tables=tables,
+                witness=kind(directory.part("witness")),
+                second_witness=kind(Path(chosen) / f"of-{name}") if chosen else None,
+                cache=UnsyncedDisk(directory.part("cache")),
+            ),
+            StoreSettings(
+                segment_bytes=config.storage.segment,
+                os_pubends=[
+                    pubend for pubend in config.pubends if settings_of(config, pubend).durability == "os"
+                ],
+                pfs_group_bits=config.storage.pfs_group_bits,
+                is_cached=config.cache.bytes > 0,
+            ),
             identity=randbits(64),
-            witness=kind(directory.part("witness")),
             accept_damage=config.storage.accept_damage == "tables",
             restoration=directory.restoration(),
-            second_witness=kind(Path(chosen) / f"of-{name}") if chosen else None,
-            segment_bytes=config.storage.segment,
-            cache=UnsyncedDisk(directory.part("cache")),
-            is_cached=config.cache.bytes > 0,
-            pfs_group_bits=config.storage.pfs_group_bits,
-            os_pubends=[
-                pubend for pubend in config.pubends if settings_of(config, pubend).durability == "os"
-            ],
         )
     except BaseException:
         tables.close()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 
 from tidemark.broker.config import Recovered
 from tidemark.broker.effects import (
@@ -68,54 +69,77 @@ ALARMS_MAX = 100
 FULL = "the disk is full: the space that is kept for starts is in use; make room, or let subscribers drain it"
 
 
+@dataclass(frozen=True, slots=True)
+class StoreDisks:
+    """The directories in which a store keeps what it has, and its tables."""
+
+    log: Disk
+    pfs: Disk
+    #: the store closes them when it is closed
+    tables: Tables
+    #: what the stores know of each other
+    witness: Disk | None = None
+    #: the same in another place, which is not lost or put back together with the other directories
+    second_witness: Disk | None = None
+    #: emptied at every start
+    cache: Disk | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """What an administrator decides of a store; every start may have other settings."""
+
+    segment_bytes: int = SEGMENT_BYTES
+    #: a ReadLog is answered with about this much at the most
+    read_bytes: int = READ_BYTES
+    #: pubends whose events are durable once the operating system has them
+    os_pubends: Collection[str] = ()
+    #: more than 0 makes the PFS imprecise: see `PersistentFiltering`
+    pfs_group_bits: int = 0
+    #: whether a new cache begins in `StoreDisks.cache`
+    is_cached: bool = False
+
+
 class Store:
     """The disk of one broker, from one start to the next."""
 
     def __init__(
         self,
-        log: Disk,
-        pfs: Disk,
-        tables: Tables,
+        disks: StoreDisks,
+        settings: StoreSettings | None = None,
         *,
         identity: int,
-        witness: Disk | None = None,
-        segment_bytes: int = SEGMENT_BYTES,
-        read_bytes: int = READ_BYTES,
         accept_damage: bool = False,
-        os_pubends: Collection[str] = (),
         restoration: Restoration | None = None,
-        pfs_group_bits: int = 0,
-        cache: Disk | None = None,
-        is_cached: bool = False,
-        second_witness: Disk | None = None,
     ) -> None:
-        """Open the volumes in the two directories, or create them. Raises what `LogVolume.open` raises.
+        """Open the volumes in the directories of the log and the PFS, or create them.
 
-        The store closes `tables` when it is closed. `identity` is a random number of 64 bits, for volumes
-        that have to be created. `witness` is the directory with what the stores know of each other, and
-        `second_witness` another one, which is not lost or put back together with them. A ReadLog
-        is answered with about `read_bytes` at the most. With `accept_damage` tables that have lost rows are
-        used; otherwise they raise DamagedError, and nothing is written. Events of `os_pubends` are durable
-        once the operating system has them. With `restoration` the directories were put back from a backup,
-        and this is the first start since then. What is in the directory `cache` is removed; if `is_cached`, a
-        new cache begins there. `pfs_group_bits` makes the PFS imprecise: see `PersistentFiltering`.
+        `identity` is a random number of 64 bits, for volumes that have to be created. With `accept_damage`
+        tables that have lost rows are used; otherwise they raise DamagedError, and nothing is written. With
+        `restoration` the directories were put back from a backup, and this is the first start since then.
+        Raises what `LogVolume.open` raises; the tables stay open then.
         """
+        settings = settings if settings is not None else StoreSettings()
+        tables = disks.tables
         #: how often the broker has started, counting this time; 0 before `recover`
         self.incarnation = 0
         self._alarms = Alarms()
-        self._vouching = Vouching(tables, witness, restoration, second_witness)
+        self._vouching = Vouching(tables, disks.witness, restoration, disks.second_witness)
         self._restoration = restoration
         with ExitStack() as undo:
             # Another identity: a segment that was put into the wrong directory by mistake is recognised.
             pfs_volume = LogVolume.open(
-                pfs, identity=identity ^ 1, segment_bytes=segment_bytes, synced=self._vouching.known.pfs
+                disks.pfs,
+                identity=identity ^ 1,
+                segment_bytes=settings.segment_bytes,
+                synced=self._vouching.known.pfs,
             )
             undo.callback(pfs_volume.abandon)
             self._vouching.opened_pfs(pfs_volume)
             log_volume = LogVolume.open(
-                log,
+                disks.log,
                 identity=identity,
-                segment_bytes=segment_bytes,
+                segment_bytes=settings.segment_bytes,
                 synced=self._vouching.known.log,
                 is_partial=restoration is not None or tables.counter(RESTORED) > 0,
             )
@@ -125,9 +149,13 @@ class Store:
             undo.pop_all()
         self._volumes = (log_volume, pfs_volume)
         self._raw_tables = tables
-        self._logs = EventLogs(log_volume, self._vouching, read_bytes, self._alarms, os_pubends)
-        self._pfs = PfsStore(pfs_volume, self._vouching, self._alarms, group_bits=pfs_group_bits)
-        self._cache = CacheStore(cache, identity ^ 2, segment_bytes, self._alarms, is_on=is_cached)
+        self._logs = EventLogs(
+            log_volume, self._vouching, settings.read_bytes, self._alarms, settings.os_pubends
+        )
+        self._pfs = PfsStore(pfs_volume, self._vouching, self._alarms, group_bits=settings.pfs_group_bits)
+        self._cache = CacheStore(
+            disks.cache, identity ^ 2, settings.segment_bytes, self._alarms, is_on=settings.is_cached
+        )
         self._tables = TableStore(tables, self._vouching, self._alarms)
         for text in tables.bounded:
             self._alarms.stands(text, text)

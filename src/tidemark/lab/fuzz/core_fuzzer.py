@@ -47,7 +47,7 @@ from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.registry import Registry
 from tidemark.message.schema import Schema
 from tidemark.node.connection import FROM_CLIENT, FROM_PEER
-from tidemark.persistence.store import Store
+from tidemark.persistence.store import Store, StoreDisks, StoreSettings
 from tidemark.storage.disk.memory_disk import MemoryDisk, keep_all
 from tidemark.storage.tables.memory_tables import MemoryTables
 from tidemark.wire.codec import encode
@@ -161,9 +161,8 @@ class CoreFuzzer:
     # The broker.
 
     def _start(self) -> None:
-        self._store = Store(
-            self._log, self._pfs, self._tables, identity=7, witness=self._witness, segment_bytes=1 << 16
-        )
+        disks = StoreDisks(self._log, self._pfs, self._tables, self._witness)
+        self._store = Store(disks, StoreSettings(segment_bytes=1 << 16), identity=7)
         found = self._store.recover([PUBEND], self._now)
         self._broker = Broker(BrokerConfig("a", self._store.incarnation, _layout()), Registry(), found)
         self._for_disk.clear()

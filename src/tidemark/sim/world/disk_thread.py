@@ -9,7 +9,7 @@ its steps, and of the bytes that were not synced the disks keep all, nothing, or
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from random import Random
 
@@ -27,7 +27,7 @@ from tidemark.broker.effects import (
     SyncPfs,
 )
 from tidemark.errors import DiskFailedError, DiskFullError
-from tidemark.persistence.store import Store
+from tidemark.persistence.store import Store, StoreDisks, StoreSettings
 from tidemark.sim.world.engine import Action, Engine
 from tidemark.storage.disk.memory_disk import MemoryDisk, PowerLossError, by_chance
 from tidemark.storage.log.record import CATALOGUE_STREAM, HEADER_BYTES, seed_of
@@ -35,8 +35,8 @@ from tidemark.storage.log.segments.scan import scan
 from tidemark.storage.log.segments.segment import SEGMENT_HEADER_BYTES, parse_name
 from tidemark.storage.tables.memory_tables import MemoryTables
 
-SEGMENT_BYTES = 8 << 10
-READ_BYTES = 8 << 10
+#: Segments and reads are small, so that a world of a few seconds has many of them.
+SMALL_STORE = StoreSettings(segment_bytes=8 << 10, read_bytes=8 << 10)
 #: The longest time of an effect, in microseconds. Effects that are not listed take no time.
 SYNC_US_MAX = 20_000
 READ_US_MAX = 5_000
@@ -66,25 +66,19 @@ class SimDiskThread:
         done: Callable[[Effect, Stimulus | None], None],
         report: Callable[[Stimulus], None],
         failed: Action,
-        *,
-        is_cached: bool = False,
-        pfs_group_bits: int = 0,
-        os_pubends: Collection[str] = (),
+        settings: StoreSettings = SMALL_STORE,
     ) -> None:
         """`done` is called with every effect and its result, `report` with each stimulus for the broker.
 
-        `failed` is called when a disk failed, after which the broker must stop. Events of `os_pubends` are
-        durable once they are written; if there are any, crashes are those of the process and not of the
-        machine.
+        `failed` is called when a disk failed, after which the broker must stop. If events of some
+        pubends are durable once they are written, crashes are those of the process and not of the machine.
         """
         self._engine = engine
         self._chance = chance
         self._done = done
         self._report = report
         self._failed = failed
-        self._is_cached = is_cached
-        self._pfs_group_bits = pfs_group_bits
-        self._os_pubends = tuple(os_pubends)
+        self._settings = settings
         self._identity = chance.getrandbits(64)
         self._log = MemoryDisk(f"{name}/log")
         self._pfs = MemoryDisk(f"{name}/pfs")
@@ -115,19 +109,8 @@ class SimDiskThread:
         Raises DiskFullError or DiskFailedError if the disk is full or fails.
         """
         try:
-            self._store = Store(
-                self._log,
-                self._pfs,
-                self._tables,
-                identity=self._identity,
-                witness=self._witness,
-                segment_bytes=SEGMENT_BYTES,
-                read_bytes=READ_BYTES,
-                cache=self._cache,
-                is_cached=self._is_cached,
-                pfs_group_bits=self._pfs_group_bits,
-                os_pubends=self._os_pubends,
-            )
+            disks = StoreDisks(self._log, self._pfs, self._tables, self._witness, cache=self._cache)
+            self._store = Store(disks, self._settings, identity=self._identity)
             recovered = self._store.recover(pubends, now)
         except (DiskFullError, DiskFailedError):
             self.crash()
@@ -153,14 +136,14 @@ class SimDiskThread:
         Where events are durable once they are written, and where tables are harmed, only the process dies.
         """
         self._life += 1
-        loses_power = self._harmed is None and not self._os_pubends
+        loses_power = self._harmed is None and not self._settings.os_pubends
         if self._is_busy and loses_power:
             self._cut_off(self._jobs[0])
         self._jobs.clear()
         self._is_busy = self._will_retry = False
         for disk in (*self._disks, self._cache):
             disk.syncs_to_fail = 0
-        cache = (self._cache,) if self._is_cached else ()
+        cache = (self._cache,) if self._settings.is_cached else ()
         for disk in (*self._disks, self._witness, *cache):
             if loses_power:
                 disk.crash(by_chance(self._chance))

@@ -46,7 +46,7 @@ from tidemark.broker.overlay.layout import Layout
 from tidemark.errors import DamagedError, DiskFailedError, DiskFullError
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.registry import Registry
-from tidemark.sim.world.disk_thread import SimDiskThread
+from tidemark.sim.world.disk_thread import SMALL_STORE, SimDiskThread
 from tidemark.sim.world.engine import Engine
 from tidemark.ticks import Range
 from tidemark.wire.frames import ClientFrame, PeerFrame, Publish
@@ -75,9 +75,12 @@ class Machine:
             self._disk_did,
             self._give,
             self._disk_failed,
-            is_cached=world.plan.cache_bytes_max > 0,
-            pfs_group_bits=world.plan.pfs_group_bits,
-            os_pubends=tuple(world.plan.pubends) if world.plan.is_durable_once_written else (),
+            replace(
+                SMALL_STORE,
+                is_cached=world.plan.cache_bytes_max > 0,
+                pfs_group_bits=world.plan.pfs_group_bits,
+                os_pubends=tuple(world.plan.pubends) if world.plan.is_durable_once_written else (),
+            ),
         )
         self.life = 0
         self.broker: Broker | None = None
