@@ -77,7 +77,7 @@ FROM_CLIENT = frozenset(
 )
 #: Frames to a client of which something is noted.
 _NOTED = frozenset((Refused, Subscribed))
-#: Those that may need steps before they are handled.
+#: Frames that may need preparation, in steps or on a thread, before they are handled.
 _PREPARED = frozenset((Publish, Subscribe, Topic, Knowledge, Together))
 FROM_PEER = frozenset(get_args(PeerFrame)) - {Ping, Pong}
 #: Pieces of encoded frames that wait for one write.

@@ -222,9 +222,9 @@ class Curiosity:
         return min((piece.due for piece in self._pieces if piece.asked or not full), default=None)
 
     def ask_on(self, tick: Tick, now: int) -> None:
-        """Who was asked has answered up to `tick` and stops there: what was asked for beyond it is due now.
+        """The broker that was asked has answered up to `tick` and stops there: later ticks are due now.
 
-        That is no repetition: the question for it is a new one.
+        The nack for these ticks counts as a new question and not as a repetition.
         """
         for piece in self._pieces:
             if piece.asked and piece.base == tick:

@@ -103,7 +103,7 @@ class Pace:
                 is_fast = is_small or took <= target * 2 // 3
                 self.limit = min(self._most, self.limit + (amount if is_fast else amount // 4))
         elif is_small:
-            # It is not the answer that took so long, but the way.
+            # A small answer takes no time itself: the way to the other broker has become longer.
             self._idle = min(took, 2 * self._idle + 1)
         elif now - took >= self._shrunk:
             self._slow_down(took, target, now)

@@ -214,7 +214,7 @@ def read_published(data: Buffer, start: int, end: int, tail: Tail) -> Published:
     pubend, at = read_name(data, start + _TWO.size)
     publisher, at = read_name(data, at)
     check_end(at, end)
-    # It is 0 in the answer to a publisher that has come and of which nothing was logged before.
+    # The sequence is 0 in the answer to a publisher that has moved here before any of its events was logged.
     check_number("sequence", sequence, 0, SEQUENCE_MAX)
     check_position("tick", tick)
     return Published(pubend, publisher, sequence, tick)

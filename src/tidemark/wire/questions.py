@@ -29,8 +29,9 @@ Answered = TypeVar("Answered")
 _Answered_co = TypeVar("_Answered_co", covariant=True)
 
 
-#: Who may ask a question where there are accounts: everyone who has logged in, for what concerns them; who
-#: may monitor, or keeps the archive; who keeps the archive, or administers; who administers.
+#: The right that a user needs to ask a question at a broker with accounts. `everyone`: any user that has
+#: logged in, about what concerns that user. `monitor`: a user that may monitor or keeps the archive.
+#: `pipeline`: a user that keeps the archive, or an administrator. `administer`: an administrator.
 Right = Literal["everyone", "monitor", "pipeline", "administer"]
 
 

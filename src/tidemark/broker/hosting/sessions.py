@@ -310,7 +310,7 @@ class Sessions:
         subscription.seen = self._access.seen(client, frame.pattern)
         subscription.hidden = self._access.hidden(client, frame.pattern)
         if not subscription.owner and (owner := self._access.owner(client)):
-            # It was made while the broker was open: whoever may have its name is the first to own it.
+            # The subscription is from before there were accounts: the first user that may have its name owns it.
             self._owned[subscription.owner] -= 1
             self._give(subscription, owner)
             if subscription.durable:

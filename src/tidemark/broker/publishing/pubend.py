@@ -469,7 +469,7 @@ class Pubend:
         self.release()
 
     def hold(self) -> None:
-        """It is not known how far some host is: nothing more is let go until it is."""
+        """Let nothing more go until every host has reported how far it is; at least one has not."""
         self._released = self._delivered = TICK_MIN
 
     def release(self) -> None:

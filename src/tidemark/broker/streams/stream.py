@@ -362,7 +362,7 @@ class Stream:
         asked = self._wants.ask(asker, missing)
         self._counters["ranges_consolidated"] += len(missing) > len(asked)
         if is_higher and asked != missing:
-            # It is being asked for, but on behalf of an older version: ask again.
+            # These ranges were asked for on behalf of an older version: ask for them again.
             for base, upto in missing:
                 self._curiosity.answered(base, upto)
             asked = missing

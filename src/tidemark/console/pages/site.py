@@ -56,7 +56,7 @@ class Visit:
 
     @property
     def caller(self) -> Caller:
-        """Who looks."""
+        """The user, or the bearer of a token, that this visit comes from."""
         return self.session.caller
 
     @property

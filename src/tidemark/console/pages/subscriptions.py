@@ -182,7 +182,7 @@ async def _hosted(visit: Visit) -> WatchedSubscription:
     name = visit.request.path_params["name"]
     found = (await visit.watch.view()).subscriptions.get(name)
     if found is None:
-        # It may have come since the subscriptions were last asked for.
+        # The subscription may have been made since the subscriptions were last asked for.
         visit.watch.forget_subscriptions()
         found = (await visit.watch.view()).subscriptions.get(name)
     if found is None:

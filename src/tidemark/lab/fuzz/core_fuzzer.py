@@ -252,7 +252,7 @@ class CoreFuzzer:
 
     def _deliver(self, batch: EventBatch) -> None:
         numbers = [int(GOOD.accessor("n")(batch.message(row))) for row in range(batch.count)]
-        # It acknowledges nothing, so that it gets everything again in the next life.
+        # The subscriber acknowledges nothing, so the broker delivers every event again in its next life.
         self._delivered += [each for each in numbers if each > len(self._delivered)]
 
     def _settle(self) -> None:

@@ -63,7 +63,7 @@ class Backlog:
 
     @property
     def durable(self) -> int:
-        """Those of them that are durable, or that a full disk has dropped."""
+        """Bytes of `logged` that are durable, or that a full disk has dropped."""
         return self._log.durable
 
     @property

@@ -82,4 +82,4 @@ class LagQuestion:
         """Nothing is read."""
 
     def charge(self, seconds: float) -> None:
-        """It is the broker's own question."""
+        """The broker asks this question itself, so no connection is charged for it."""

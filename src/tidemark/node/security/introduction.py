@@ -263,7 +263,7 @@ class Introduction:
         self._with.refuse("login", reason)
 
     def _link(self, hello: Hello) -> None:
-        """It is known which broker is there. The runtime hears LinkUp only from here."""
+        """Open the link to the broker that has proved its name. Only this method tells the runtime LinkUp."""
         link, server = self._with, self._server
         if hello.broker in server.neighbours:
             seconds = server.refused_neighbours.seconds_left(hello.broker)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: What is held is looked at this often, in microseconds.
 LOOK_US = 50_000
-#: It may be more than the quota for so long.
+#: A subscriber may hold more than its quota for this long, in microseconds.
 PATIENCE_US = 500_000
 #: No event that a simulated publisher publishes is smaller in the log.
 EVENT_BYTES_MIN = 16

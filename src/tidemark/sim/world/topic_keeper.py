@@ -126,7 +126,7 @@ class KeptTopicPublisher(SimPublisher):
         self._send_all()
 
     def discover(self, topic: str) -> None:
-        """It has one topic."""
+        """Do nothing: this publisher has one topic, and declares it itself."""
 
     def _declare(self, topic: str) -> None:
         assert self.client is not None

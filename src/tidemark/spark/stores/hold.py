@@ -101,7 +101,7 @@ class _Lock:
 
 @dataclass(frozen=True, slots=True)
 class _LeaseContent:
-    """Who holds a lease."""
+    """The file of a lease: which process holds it, on which machine, and how often it was renewed."""
 
     number: int
     #: a name that no other holder has; None if the lease was given back

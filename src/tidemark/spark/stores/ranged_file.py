@@ -22,11 +22,11 @@ class RangedFile(io.RawIOBase):
         self._held_from, self._held = 0, b""
 
     def readable(self) -> bool:
-        """It is."""
+        """True: the file can be read."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """True: reading can begin at any place."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:

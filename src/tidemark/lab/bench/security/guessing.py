@@ -20,7 +20,7 @@ READ_BYTES = 1 << 16
 ADDRESSES = 20_000
 #: Frames by which a client proves that it knows a password.
 PROOFS = 2
-#: Who guesses has machines of its own: here it takes of this one what nobody else wants.
+#: An attacker has machines of its own: here the process that guesses gets only idle processor time.
 NICENESS = 19
 
 
