@@ -310,7 +310,7 @@ class Sessions:
         subscription.seen = self._access.seen(client, frame.pattern)
         subscription.hidden = self._access.hidden(client, frame.pattern)
         if not subscription.owner and (owner := self._access.owner(client)):
-            # The subscription is from before there were accounts: the first user that may have its name owns it.
+            # A subscription from before there were accounts goes to the first user that may have its name.
             self._owned[subscription.owner] -= 1
             self._give(subscription, owner)
             if subscription.durable:
