@@ -258,9 +258,14 @@ def test_who_is_gone_gets_no_answer() -> None:
 # On the way.
 
 
-def shown(_: int, __: Fetch, answer: Fetched) -> Fetched:
+class NoRules:
     """Everybody may see everything."""
-    return answer
+
+    is_open = True
+
+    def fetched(self, _: int, __: Fetch, answer: Fetched) -> Fetched:
+        """The answer as it is."""
+        return answer
 
 
 class OnTheWay:
@@ -269,7 +274,7 @@ class OnTheWay:
     def __init__(self) -> None:
         self.at = AtStream()
         self.at.attach()
-        self.fetching = Fetching({}, {"p": self.at.stream}, registry(), self.at.turn, shown)
+        self.fetching = Fetching({}, {"p": self.at.stream}, registry(), self.at.turn, NoRules())
 
     def passed(self, ticket: int, peer: str = "down", bytes_max: int = 1 << 20) -> list[Fetch]:
         """A neighbour passes a fetch on; returns the fetches that this broker then passes on."""

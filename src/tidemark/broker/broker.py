@@ -123,7 +123,7 @@ class Broker:
         self._cache = DiskCache(turn, config.cache_bytes_max)
         self._access = AccessControl(config.access, registry, turn)
         self._interests = Interests(config.incarnation, registry, turn)
-        self.fetching = Fetching(self._pubends, self._streams, registry, turn, self._access.fetched)
+        self.fetching = Fetching(self._pubends, self._streams, registry, turn, self._access)
         self._overlay = Overlay(config, self._streams, self._interests, turn)
         self._reports = ReleaseReports(
             config.name,

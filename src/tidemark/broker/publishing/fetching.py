@@ -13,9 +13,10 @@ as many bytes as fit, and waits while nothing does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from typing import Protocol
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from tidemark.message.batches.batch import EventBatch, concatenate
 from tidemark.message.batches.columns import Bools
 from tidemark.message.registry import Registry
 from tidemark.message.topic_selector import TopicSelector
-from tidemark.ticks import Pace
+from tidemark.ticks import Pace, Range
 from tidemark.wire.frames import Fetch, Fetched, Refused
 
 #: Bytes read for one answer at the most: publishers wait for the log until the read that runs has ended.
@@ -58,8 +59,17 @@ _MEMBER = 1
 Answered = Callable[[Fetched], None]
 #: takes why a fetch is not answered: one of REFUSALS, and a reason
 Refusing = Callable[[str, str], None]
-#: a client, its fetch and the answer -> what of the answer the client may see, or why it is given none
-Shown = Callable[[int, Fetch, Fetched], Fetched | Refused]
+
+
+class Rules(Protocol):
+    """What clients may see: the access control of the broker."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody may see everything."""
+
+    def fetched(self, client: int, asked: Fetch, answer: Fetched) -> Fetched | Refused:
+        """Return what of the answer to its fetch a client may see, or why it is given none."""
 
 
 @dataclass(slots=True)
@@ -106,7 +116,7 @@ class Fetching:
         streams: Mapping[str, Stream],
         registry: Registry,
         turn: Turn,
-        shown: Shown,
+        rules: Rules,
     ) -> None:
         #: pubend hosted here -> itself; the broker's own, which only the broker changes
         self._pubends = pubends
@@ -115,7 +125,7 @@ class Fetching:
         #: the topics that the broker knows; only `Topics` adds to them
         self._registry = registry
         self._turn = turn
-        self._shown = shown
+        self._rules = rules
         self._out = turn.out
         self._counters = turn.counters
         self._next = 1
@@ -165,7 +175,7 @@ class Fetching:
         self._out.add(SendClient(client, Refused("fetch", str(frame.ticket), code, reason)))
 
     def _tell(self, client: int, frame: Fetch, fetched: Fetched) -> None:
-        self._out.add(SendClient(client, self._shown(client, frame, fetched)))
+        self._out.add(SendClient(client, self._rules.fetched(client, frame, fetched)))
 
     def passed(self, peer: str, frame: Fetch) -> None:
         """A neighbour passes a fetch on; one too many, or one that cannot be read, is dropped."""
@@ -297,22 +307,33 @@ class Fetching:
         if len(few) < len(read.batches):
             upto = int(few[-1].ticks[-1])
         if batch is not None and not _wants_all(frame):
-            rows = _rows_of_few_topics(batch)
-            if rows < batch.count:
-                batch, upto = batch.slice(0, rows), int(batch.ticks[rows]) - 1
-            audience = self._audience(frame.pattern, frame.selector)
-            strange = audience.unknown_from(batch)
-            if strange is not None:
-                upto = int(batch.ticks[strange]) - 1
-                if upto <= frame.base:
-                    self._puzzle(answer.ticket, asked)
-                    return
-                batch = batch.slice(0, strange) if strange else None
-            if batch is not None and frame.selector:
-                batch = _rows(batch, audience.chosen(_MEMBER, batch))
+            batch, upto = self._chosen(frame, batch, upto)
+            if upto < frame.base:
+                self._puzzle(answer.ticket, asked)
+                return
         self._remove(answer.ticket)
-        damaged = tuple((base, min(end, upto)) for base, end in read.damaged if base < upto)
+        damaged = _parts_up_to(upto, read.damaged)
         asked.answered(Fetched(frame.ticket, frame.pubend, frame.base, upto, read.lost, batch, damaged))
+
+    def _chosen(self, frame: Fetch, batch: EventBatch, upto: int) -> tuple[EventBatch | None, int]:
+        """Return the events of a batch that a fetch wants, and up to which tick these are all of them.
+
+        That is before the events of one topic too many, and before the first event whose topic or schema is
+        not known here; before `frame.base` if nothing can be told because the first event is such a one.
+        """
+        rows = _rows_of_few_topics(batch)
+        if rows < batch.count:
+            batch, upto = batch.slice(0, rows), int(batch.ticks[rows]) - 1
+        audience = self._audience(frame.pattern, frame.selector)
+        strange = audience.unknown_from(batch)
+        if strange is not None:
+            upto = int(batch.ticks[strange]) - 1
+            if upto <= frame.base:
+                return None, frame.base - 1
+            if not strange:
+                return None, upto
+            batch = batch.slice(0, strange)
+        return (_rows(batch, audience.chosen(_MEMBER, batch)) if frame.selector else batch), upto
 
     def learnt(self) -> None:
         """A topic has become known: read again what was not understood without it."""
@@ -320,6 +341,9 @@ class Fetching:
         for ticket in puzzled:
             if self._asked[ticket].frame.pubend in self._pubends:
                 self._read_log(ticket, self._asked[ticket].frame)
+            else:
+                self._waiting[ticket] = None
+        self._pass_on_waiting()
 
     def _puzzle(self, ticket: int, asked: _FetchAsked) -> None:
         """The next event is of a topic that the tables have lost: a client is told, others wait for it."""
@@ -329,6 +353,7 @@ class Fetching:
             self._remove(ticket)
             asked.refused("schema", reason)
         else:
+            self._take_back(asked)
             self._puzzled[ticket] = None
 
     def fetched(self, peer: str, frame: Fetched) -> None:
@@ -339,13 +364,33 @@ class Fetching:
             return
         with self._turn.looking:
             _check_answer(asked.frame, frame)
+            shown = self._shown(asked, frame)
         way = self._ways.get(asked.upstream) if asked.upstream is not None else None
         if way is not None:
             now = self._turn.now
             way.pace.answered(asked.size, way.under_way, now - asked.first, now, tries=asked.tries)
-        self._remove(frame.ticket)
-        asked.answered(replace(frame, ticket=asked.frame.ticket))
+        if shown is None:
+            self._puzzle(frame.ticket, asked)
+        else:
+            self._remove(frame.ticket)
+            asked.answered(replace(shown, ticket=asked.frame.ticket))
         self._pass_on_waiting()
+
+    def _shown(self, asked: _FetchAsked, answer: Fetched) -> Fetched | None:
+        """Return what of a neighbour's answer is given to a client or subscriber here; None if that waits.
+
+        Rules are part of the selector that the neighbour was told, and it has matched the events. Where there
+        are rules they are matched again, because they hold whatever a neighbour says. A neighbour that has
+        passed the fetch on does that itself.
+        """
+        batch = answer.batch
+        is_passed_on = isinstance(asked.owner, str)
+        if batch is None or not asked.frame.selector or is_passed_on or self._rules.is_open:
+            return answer
+        batch, upto = self._chosen(asked.frame, batch, answer.upto)
+        if upto < answer.base:
+            return None
+        return replace(answer, upto=upto, batch=batch, damaged=_parts_up_to(upto, answer.damaged))
 
     def wake(self) -> None:
         """Repeat the fetches whose answers are late; pass on those for which there is a way now."""
@@ -402,6 +447,11 @@ class Fetching:
         audience = Audience(self._registry, held_bytes_max=READER_BYTES_MAX)
         audience.add(_MEMBER, pattern, selector)
         return audience
+
+
+def _parts_up_to(upto: int, ranges: Sequence[Range]) -> tuple[Range, ...]:
+    """Return the parts of these ranges that lie up to a tick."""
+    return tuple((base, min(end, upto)) for base, end in ranges if base < upto)
 
 
 def _wants_all(frame: Fetch) -> bool:
