@@ -223,6 +223,20 @@ def test_a_few_rows_of_many_names_do_not_carry_all_of_them() -> None:
     assert batch.take(np.zeros(90, np.bool_)).count == 0
 
 
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(rows.filter(len), st.data())
+def test_a_batch_can_do_without_the_names_that_its_rows_do_not_use(
+    events: list[Row], data: st.DataObject
+) -> None:
+    chosen = data.draw(st.lists(st.integers(0, len(events) - 1), min_size=1, unique=True).map(sorted))
+    taken = batch_of(events).take(np.array(chosen))
+    named = EventBatch.parse(taken.with_used_names().data)
+    assert rows_of(named) == [events[at] for at in chosen]
+    assert {shape.topic for shape in named.shapes} == {events[at][1] for at in chosen}
+    assert set(named.publishers) == {events[at][2] for at in chosen}
+    assert named.with_used_names() is named
+
+
 def test_ticks_are_filled_into_the_very_bytes() -> None:
     batch = batch_of([(0, "a", "p", b"m", b"", 4, 0)])
     batch.fill_ticks(np.array([7], np.int64))

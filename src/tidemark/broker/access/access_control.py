@@ -230,11 +230,15 @@ class AccessControl:
     def fetched(self, client: int, asked: Fetch, answer: Fetched) -> Fetched | Refused:
         """Return an answer to a client's fetch without what is hidden from it, or why it cannot be given.
 
-        It ends before the first event of a schema that is not known here: nothing can be taken out of that.
+        Who does not see everything is told no names of topics and publishers but those of the events. Where
+        fields are hidden, the answer ends before the first event of a schema that is not known here: nothing
+        can be taken out of that.
         """
-        hidden = self.hidden(client, asked.pattern)
-        if not hidden or answer.batch is None:
+        if answer.batch is None or self.sees_all(client):
             return answer
+        hidden = self.hidden(client, asked.pattern)
+        if not hidden:
+            return replace(answer, batch=answer.batch.with_used_names())
         unknown = self._hiding.unknown_from(hidden, answer.batch)
         if unknown is not None:
             upto = int(answer.batch.ticks[unknown]) - 1
@@ -245,7 +249,7 @@ class AccessControl:
             damaged = tuple((base, min(end, upto)) for base, end in answer.damaged if base < upto)
             answer = replace(answer, upto=upto, batch=known, damaged=damaged)
         batch = self._hiding.stripped(hidden, answer.batch) if answer.batch is not None else None
-        return replace(answer, batch=batch)
+        return replace(answer, batch=batch.with_used_names() if batch is not None else None)
 
     def may_monitor(self, client: int) -> bool:
         """Return whether a client may see how the broker stands."""

@@ -2,7 +2,8 @@
 
 Events that were matched before the subscriber's present selector came into force pass through `Sight`: a rule
 of access that was tightened holds for everything that was not yet delivered, however long ago it matched.
-Fields that are hidden from the subscriber are taken out last.
+Fields that are hidden from the subscriber are taken out then. A subscriber that does not see everything is
+told no names of topics and publishers but those of its own events.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class Delivery:
         self._turn = turn
         self._out = turn.out
         self._counters = turn.counters
+        #: a batch that was told last with fewer names, and what was told: many in a row get the same one
+        self._named: tuple[EventBatch, EventBatch] | None = None
 
     def shared(
         self, piece: MatchedPiece, told: Iterable[tuple[HostedSubscription, Sequence[int]]]
@@ -68,6 +71,8 @@ class Delivery:
             hidden = subscription.hidden
             batch = shared.part(batch) if shared is not None else self._hiding.stripped(hidden, batch)
         if batch is not None:
+            if not subscription.sees_all and (len(batch.shapes) > 1 or len(batch.publishers) > 1):
+                batch = self._with_used_names(batch)
             subscription.credit -= len(batch.body)
             self._counters["events_delivered"] += batch.count
             if self._turn.observer.is_tracing:
@@ -76,6 +81,11 @@ class Delivery:
             self._counters["silences_told"] += 1
         subscription.told[pubend] = upto
         self.say(subscription, Deliver(subscription.name, pubend, base, upto, batch))
+
+    def _with_used_names(self, batch: EventBatch) -> EventBatch:
+        if self._named is None or self._named[0] is not batch:
+            self._named = batch, batch.with_used_names()
+        return self._named[1]
 
     def gap(self, pubend: str, subscription: HostedSubscription, upto: int) -> None:
         """Tell a subscriber of a gap from where it was told last up to `upto`; nothing if that is empty."""

@@ -309,6 +309,7 @@ class Sessions:
         subscription.connected_at = self._came(frame)
         subscription.seen = self._access.seen(client, frame.pattern)
         subscription.hidden = self._access.hidden(client, frame.pattern)
+        subscription.sees_all = self._access.sees_all(client)
         if not subscription.owner and (owner := self._access.owner(client)):
             # A subscription from before there were accounts goes to the first user that may have its name.
             self._owned[subscription.owner] -= 1

@@ -67,6 +67,8 @@ class HostedSubscription:
     seen: str = ""
     #: the fields that are hidden from the principal of the present connection
     hidden: Hidden = ()
+    #: no rule keeps events, or fields of them, from that principal
+    sees_all: bool = False
     #: the present connection; None while the subscriber is away
     client: int | None = None
     #: bytes of events it can take before it grants more; below 0 when the last part was larger

@@ -167,12 +167,14 @@ def judge_nobody(frame: Frame) -> str:
 
 
 def judge_little(frame: Frame) -> str:
-    """Judge what a user with few rights hears: of its own topics only, and without what is hidden."""
+    """Judge what a user with few rights hears: of its own topics only, and without what is hidden.
+
+    The dictionary of a batch tells of topics too, whether or not it has events of them.
+    """
     batch: Any = frame.batch if isinstance(frame, Deliver | Fetched) else None
     if batch is None:
         return ""
-    used = {batch.shapes[at] for at in batch.prelude("shape").tolist()}
-    for topic, fingerprint in used:
+    for topic, fingerprint in batch.shapes:
         if not topic.startswith("evil."):
             return f"a user hears of {topic!r}, which it may not read"
         if topic.startswith("evil.declared.") and fingerprint in _WHOLE:

@@ -255,6 +255,13 @@ class EventBatch:
         reach = self.ends.astype(np.int64) + 12 * np.arange(1, self.count + 1)
         return [self.slice(rows.start, rows.stop) for rows in stretches(reach, bytes_max - overhead)]
 
+    def with_used_names(self) -> EventBatch:
+        """The same events with a dictionary of what they name; this batch itself if it names nothing else."""
+        for field, names in (("shape", self.shapes), ("publisher", self.publishers)):
+            if len(names) > 1 and len(np.unique(self.prelude(field))) < len(names):
+                return self._with_used_names(self.ticks, self.ends, self.body)
+        return self
+
     def _with_rows(self, ticks: Ints, ends: NDArray[np.integer], body: Bytes) -> EventBatch:
         narrow = ends.astype(_END_DTYPE, copy=False)
         if self._names_bytes > _DICTIONARY_BYTES_MAX and self._names_bytes > len(body):

@@ -148,9 +148,14 @@ class RunningChecks:
     def seen(self, access: SimAccess, machine: str, user: str, batch: EventBatch) -> None:
         """Events go to a user: the document in force at the broker has to show every one of them.
 
-        Exactly the fields that the document hides may be missing.
+        Exactly the fields that the document hides may be missing, and the batch names no topics and
+        publishers but those of its events, unless the user sees everything.
         """
         assert self.world.shown_fields is not None
+        if batch.with_used_names() is not batch and not access.sees_all(machine, user):
+            raise ViolationError(
+                f"{machine} tells {user} of {batch.shapes} and {batch.publishers}, not all its own"
+            )
         for row, tick in enumerate(batch.ticks.tolist()):
             key = self.world.key_of(batch, row)
             if not access.is_shown(machine, user, key):

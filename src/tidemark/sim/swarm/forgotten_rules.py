@@ -79,6 +79,10 @@ def _whole_events_in_catchup() -> list[Patch]:
     return [(Delivery, "tell", careless)]
 
 
+def _names_of_others() -> list[Patch]:
+    return [(Delivery, "_with_used_names", lambda _, batch: batch)]
+
+
 def _no_quota() -> list[Patch]:
     return [(Quotas, "published", lambda *_: None)]
 
@@ -124,6 +128,12 @@ FORGOTTEN_RULES = {
         "a field that is hidden is shown to a subscriber that catches up",
         _whole_events_in_catchup,
         ("are hidden fields",),
+        "access",
+    ),
+    "names-of-others": Bug(
+        "a batch names topics and publishers of events that its subscriber may not see",
+        _names_of_others,
+        ("not all its own",),
         "access",
     ),
     "quota-forgotten": Bug(

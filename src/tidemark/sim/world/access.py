@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tidemark.access.document import AccessDocument
+from tidemark.access.rights import Rights
 from tidemark.sim.judging.ground_truth import ViolationError
 from tidemark.sim.judging.rulebook import Rulebook
 
@@ -75,6 +76,12 @@ class SimAccess:
     def is_shown(self, machine: str, user: str, key: str) -> bool:
         """Whether a user may see an event, by the document in force at a machine."""
         return self._shows(self._in_force[machine], user, key)
+
+    def sees_all(self, machine: str, user: str) -> bool:
+        """Whether no rule of the document in force at a machine keeps anything from a user."""
+        document = self._in_force[machine]
+        principal = document.principal(user)
+        return principal is not None and Rights(document, principal).sees_all
 
     def hidden(self, machine: str, user: str, key: str) -> frozenset[str]:
         """Returns the fields of an event that are hidden from a user, by the document in force there."""
