@@ -124,6 +124,8 @@ def test_a_late_claim_does_not_take_a_subscription_from_who_has_it_since() -> No
     at.has(epoch=9)  # away, but hosted here since
     at.handover.heard("l", Claim("s", 7, "older", True))
     assert "s" in at.subscriptions
+    assert at.said() == [(peer, Claim("s", 9, "here", False)) for peer in "lr"]
+    at.held.pop()()
     assert at.said() == [(peer, Claim("s", 9, "here", True)) for peer in "lr"]
 
 
@@ -327,6 +329,20 @@ def test_who_answers_a_late_claim_with_its_own_for_one_broker_tells_all_of_it() 
     assert at.said() == [("l", Claim("s", 9, "new", False))]  # all others know
     at.held.pop()()
     assert at.said() == [(peer, Claim("s", 9, "new", True)) for peer in "lr"]
+
+
+def test_a_late_claim_waits_for_an_answer_until_the_subscription_here_is_on_disk() -> None:
+    at = Place("new")
+    at.has(epoch=7).is_kept = False
+    at.is_saving = True
+    at.handover.heard("l", Claim("s", 4, "old", True))
+    assert at.said() == [], "who has it must not let go for one that may never be on disk"
+    # The client has gone before, and the subscription with it: the claim is the only one there is.
+    at.subscriptions.clear()
+    at.is_saving = False
+    for action in at.saving:
+        action()
+    assert at.said() == [("r", Claim("s", 4, "old", True))]
 
 
 def test_a_hold_that_is_in_force_settles_the_claim_at_once() -> None:

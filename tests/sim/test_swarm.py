@@ -36,6 +36,10 @@ SEEDS = {
 #: (profile, seed) that found a bug once -> what it was.
 REGRESSIONS: dict[tuple[str, int], str] = {
     (
+        "access",
+        9_300_018,
+    ): "a late claim was answered before the subscription was on disk, and nobody held it in the end",
+    (
         "swarm",
         6_000_202,
     ): "who told one neighbour alone of a later claim kept it from who the earlier was for",

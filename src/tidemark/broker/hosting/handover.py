@@ -16,7 +16,7 @@ its place in that memory: a neighbour that comes back may still have the subscri
 one.
 
 Of two claims the one of the higher epoch counts, and a neighbour that tells of a lower one is told the higher
-one. A claim says whose the subscription is: one of another user under the same name is another subscription,
+one: that of a subscription here when it is on disk, and as settled when it is held. A claim says whose the subscription is: one of another user under the same name is another subscription,
 which nobody lets go for it. An epoch is the time of day at which the subscriber came, by the subscriber's
 clock, so that the later connection wins also among brokers that could not hear of each other. With several
 clocks the earlier connection may win, but never both.
@@ -187,14 +187,15 @@ class Handover:
                 return
             claim = replace(claim, to="")  # there is no way to that broker: all are told
         known, mine = self._claims.get(_key(claim)), self._mine(claim)
-        best = known
         if mine is not None and mine.moved_to is None:
-            epoch = mine.epoch or mine.made_at
-            own = Claim(mine.name, epoch, self._me, True, owner=digest_of(mine.owner))
-            best = own if known is None or _rank(own) > _rank(known) else known
-        if best is not None and _rank(best) > _rank(claim):
+            own = Claim(mine.name, mine.epoch or mine.made_at, self._me, True, owner=digest_of(mine.owner))
+            if _rank(own) > _rank(claim) and (known is None or _rank(own) > _rank(known)):
+                self._counters["claims_late"] += 1
+                self._answer_late(peer, claim, mine, own)
+                return
+        if known is not None and _rank(known) > _rank(claim):
             self._counters["claims_late"] += 1
-            self._tell_better(peer, replace(best, to=""))
+            self._tell_better(peer, replace(known, to=""))
             return
         if known is not None and _news(known) >= _news(claim):
             return
@@ -215,6 +216,19 @@ class Handover:
             # crash.
             answer = Yielded(claim.name, claim.epoch, claim.broker)
             self._subscriptions.after_save(partial(self._answer, answer))
+
+    def _answer_late(self, peer: str, claim: Claim, mine: HostedSubscription, own: Claim) -> None:
+        """A neighbour tells of a claim, which is lower than that of a subscription here, `own`.
+
+        Whoever has the subscription lets go when it hears that a higher claim is settled. So nobody is told
+        before the subscription here is on disk, where it may never get, and before it is held.
+        """
+        if not mine.is_kept:
+            self._subscriptions.after_save(partial(self.heard, peer, claim))
+        elif mine.epoch:
+            self.claim(mine)
+        else:
+            self._tell_better(peer, own)
 
     def _tell_better(self, peer: str, best: Claim) -> None:
         """Tell a neighbour, which has told of a lower claim, of the highest: as a claim for all, and so all.
