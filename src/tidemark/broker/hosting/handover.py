@@ -16,10 +16,11 @@ its place in that memory: a neighbour that comes back may still have the subscri
 one.
 
 Of two claims the one of the higher epoch counts, and a neighbour that tells of a lower one is told the higher
-one: that of a subscription here when it is on disk, and as settled when it is held. A claim says whose the subscription is: one of another user under the same name is another subscription,
-which nobody lets go for it. An epoch is the time of day at which the subscriber came, by the subscriber's
-clock, so that the later connection wins also among brokers that could not hear of each other. With several
-clocks the earlier connection may win, but never both.
+one: that of a subscription here when it is on disk, and as settled when it is held. A claim says whose the
+subscription is: one of another user under the same name is another subscription, which nobody lets go for it.
+An epoch is the time of day at which the subscriber came, by the subscriber's clock, so that the later
+connection wins also among brokers that could not hear of each other. With several clocks the earlier
+connection may win, but never both.
 """
 
 from __future__ import annotations
