@@ -127,7 +127,7 @@ class Request:
     def put(self, read: ReadRange) -> None:
         """A range was read. If it has nothing for the request it is silence, and joins the one before."""
         numbers = range(self._first, self._first + len(self._lines))
-        if read.reader is not None and read.reader.lines.isdisjoint(numbers):
+        if read.reader is not None and read.reader.lines.keys().isdisjoint(numbers):
             read = ReadRange(read.base, read.upto, read.gone)
         last = self._ranges[-1] if self._ranges else None
         if read.reader is not None:

@@ -1,9 +1,9 @@
 """The spool: what scans have found and subscribers have not taken yet, in files that are read in place.
 
-A file has those events of one slice that any request wants, each once, and says who wants which: every event
-has a match set, and every line of a request has the sets that it is in. So a file grows with the events and
-with the differences between subscribers, not with the number of subscribers. Its bytes are mapped into
-memory, and a request touches only those of its own events.
+A file has those events of one slice that any request wants, each once, in event batches as they were read,
+and says who wants which: every event has a match set, and every line of a request has the sets that it is in.
+So a file grows with the events and with the differences between subscribers, not with the number of
+subscribers. Its bytes are mapped into memory, and a request touches only those of its own events.
 
 Nothing here outlives its process: the next process removes what a crash has left. In an object store a file
 is only on its way from a task to the service, which takes a copy and removes it at once; so what is a day old
@@ -18,6 +18,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from struct import Struct
 from typing import Any
 
@@ -26,29 +27,21 @@ from numpy.typing import NDArray
 
 from tidemark.errors import DirectoryLockedError, StorageError
 from tidemark.matching.index.arrays import spread
-from tidemark.message.batches.batch import EventBatch, Shape
-from tidemark.message.batches.building import from_rows
-from tidemark.message.batches.columns import Bytes, Ints, Spans
-from tidemark.message.batches.spans import joined, stretches
+from tidemark.message.batches.batch import Buffer, EventBatch, concatenate
+from tidemark.message.batches.building import are_even, take_across
+from tidemark.message.batches.columns import Ints
+from tidemark.message.batches.spans import stretches
 from tidemark.spark.stores.folder import Folder, NewFile
 from tidemark.storage.disk.real_disk import RealDisk
 
 #: About how many bytes of events a part of an answer has; it has one event at least.
 PART_BYTES = 256 << 10
+#: A dictionary of at most so many bytes goes with every part whole; of a larger one only what is used does.
+NAMES_BYTES_MAX = 1 << 10
 #: In an object store, files of this age are left over.
 LEFT_SECONDS = 24 * 3_600.0
 _TAIL = Struct("<q")
-_COLUMNS = {
-    "tick": "<i8",
-    "shape": "<u4",
-    "publisher": "<u4",
-    "priority": "u1",
-    "validity": "<u4",
-    "start": "<i8",
-    "key": "<i8",
-    "end": "<i8",
-    "set": "<u4",
-}
+_ALIGNMENT_BYTES = 8
 
 
 class SliceWriter:
@@ -59,58 +52,48 @@ class SliceWriter:
         self._name = name
         self._file: NewFile | None = None
         self._size = 0
-        self._shapes: dict[Shape, int] = {}
-        self._publishers: dict[str, int] = {}
-        self._columns: dict[str, list[NDArray[Any]]] = {name: [] for name in _COLUMNS}
+        #: where each batch starts and ends in the file
+        self._batches: list[tuple[int, int]] = []
+        #: of each row that was added, by batch
+        self._ticks: list[Ints] = []
+        self._lengths: list[NDArray[np.uint32]] = []
+        self._sets: list[NDArray[np.uint32]] = []
         self.kept = 0
 
     def add(self, batch: EventBatch, rows: Ints, sets: NDArray[np.uint32]) -> None:
         """Add rows of a batch, whose ticks lie beyond those added before, with the match set of each row."""
-        starts, keys = batch.message_starts[rows], batch.message_ends[rows]
-        body, ends = joined(Spans(batch.body, starts, batch.ends[rows].astype(np.int64)))
-        begun = np.concatenate(([0], ends[:-1]))
-        shapes = np.array([self._shapes.setdefault(each, len(self._shapes)) for each in batch.shapes])
-        named = np.array(
-            [self._publishers.setdefault(each, len(self._publishers)) for each in batch.publishers]
-        )
-        found = {
-            "tick": batch.ticks[rows],
-            "shape": shapes[batch.prelude("shape")[rows]],
-            "publisher": named[batch.prelude("publisher")[rows]],
-            "priority": batch.prelude("priority")[rows],
-            "validity": batch.prelude("validity_ms")[rows],
-            "start": begun + self._size,
-            "key": begun + (keys - starts) + self._size,
-            "end": ends + self._size,
-            "set": sets,
-        }
-        for name, column in found.items():
-            self._columns[name].append(column.astype(_COLUMNS[name]))
-        self._write(body)
-        self.kept += len(rows)
+        part = batch if len(rows) == batch.count else _taken([batch], rows)
+        self._align()
+        start = self._size
+        self._write(part.data)
+        self._batches.append((start, self._size))
+        # A copy, since a view would hold the batch in memory until the file is written.
+        self._ticks.append(part.ticks.copy())
+        self._lengths.append(part.lengths(np.arange(part.count)))
+        self._sets.append(sets)
+        self.kept += part.count
 
     def close(self, lines: NDArray[np.uint32], sets: NDArray[np.uint32]) -> int:
         """Finish the file and return its size; line n is in the set `sets[n]`, and `lines` is sorted."""
         directory: dict[str, Any] = {}
-        columns = {name: np.concatenate(parts) for name, parts in self._columns.items()}
-        # Rows are listed set by set.
-        order = np.argsort(columns.pop("set"), kind="stable")
-        counts = np.bincount(np.concatenate(self._columns["set"]), minlength=int(sets.max()) + 1)
-        columns |= {
-            "rows": order.astype("<u4"),
+        of_row = np.concatenate(self._sets)
+        counts = np.bincount(of_row, minlength=int(sets.max()) + 1)
+        columns: dict[str, NDArray[Any]] = {
+            "tick": np.concatenate(self._ticks).astype("<i8", copy=False),
+            "length": np.concatenate(self._lengths).astype("<u4", copy=False),
+            # Rows are listed set by set.
+            "rows": np.argsort(of_row, kind="stable").astype("<u4"),
             "row_ends": np.cumsum(counts).astype("<i8"),
             "lines": lines.astype("<u4"),
             "sets": sets.astype("<u4"),
         }
         for name, column in columns.items():
-            self._write(np.zeros(-self._size % 8, np.uint8))
+            self._align()
             directory[name] = (column.dtype.str, self._size, len(column))
-            self._write(column.view(np.uint8))
-        shapes = [(each.topic, each.fingerprint) for each in self._shapes]
-        about = {"columns": directory, "shapes": shapes, "publishers": list(self._publishers)}
-        footer = np.frombuffer(json.dumps(about).encode(), np.uint8)
+            self._write(column.view(np.uint8).data)
+        footer = json.dumps({"batches": self._batches, "columns": directory}).encode()
         self._write(footer)
-        self._write(np.frombuffer(_TAIL.pack(len(footer)), np.uint8))
+        self._write(_TAIL.pack(len(footer)))
         assert self._file is not None
         self._file.close()
         return self._size
@@ -120,12 +103,16 @@ class SliceWriter:
         if self._file is not None:
             self._file.discard()
 
-    def _write(self, data: Bytes) -> None:
+    def _align(self) -> None:
+        """Let what is written next start where numbers can be read in place."""
+        self._write(bytes(-self._size % _ALIGNMENT_BYTES))
+
+    def _write(self, data: Buffer) -> None:
         if self._file is None:
             self._file = self._folder.create(self._name, durable=False)
         with self._folder.errors(self._name):
-            self._file.stream.write(data.data)
-        self._size += len(data)
+            self._file.stream.write(data)
+        self._size += memoryview(data).nbytes
 
 
 class SliceReader:
@@ -141,57 +128,49 @@ class SliceReader:
         self.bytes = len(self._map)
         (size,) = _TAIL.unpack_from(self._map, self.bytes - _TAIL.size)
         about = json.loads(self._map[self.bytes - _TAIL.size - size : self.bytes - _TAIL.size])
-        self._shapes = tuple(Shape(topic, fingerprint) for topic, fingerprint in about["shapes"])
-        self._publishers: tuple[str, ...] = tuple(about["publishers"])
-        self._column: Mapping[str, NDArray[Any]] = {
+        data = memoryview(self._map)
+        self._batches = [EventBatch.trusted(data[start:end]) for start, end in about["batches"]]
+        #: the number of each batch's first row among the rows of all, and the number of all rows
+        self._firsts: Ints = np.cumsum([0, *(each.count for each in self._batches)])
+        column: Mapping[str, NDArray[Any]] = {
             name: np.frombuffer(self._map, dtype, count, at)
             for name, (dtype, at, count) in about["columns"].items()
         }
-        self._body: Bytes = np.frombuffer(self._map, np.uint8)
-        #: the numbers of the lines that want something of the slice
-        self.lines: frozenset[int] = frozenset(np.unique(self._column["lines"]).tolist())
+        self._ticks: Ints = column["tick"]
+        self._lengths: NDArray[np.uint32] = column["length"]
+        #: rows[row_ends[set - 1] : row_ends[set]] are those of a set
+        self._rows: NDArray[np.uint32] = column["rows"]
+        self._row_ends: Ints = column["row_ends"]
+        self._sets: NDArray[np.uint32] = column["sets"]
+        numbers, firsts = np.unique(column["lines"], return_index=True)
+        ends = [*firsts.tolist(), len(column["lines"])]
+        #: the number of each line that wants something of the slice -> where its sets are in `_sets`
+        self.lines: Mapping[int, tuple[int, int]] = dict(zip(numbers.tolist(), pairwise(ends), strict=True))
         #: requests that still need the file; `Spool.release` counts down
         self.readers = 0
 
     def rows(self, line: int, base: int, upto: int) -> Ints:
         """The rows that a line wants of `(base, upto]`, in the order of their ticks."""
-        low, high = np.searchsorted(self._column["lines"], (line, line + 1))
-        sets = self._column["sets"][low:high]
-        ends = self._column["row_ends"]
+        low, high = self.lines.get(line, (0, 0))
+        sets, ends = self._sets[low:high], self._row_ends
         starts = np.where(sets > 0, ends[np.maximum(sets, 1) - 1], 0)
-        _, places = spread(starts, ends[sets] - starts)
-        rows = np.sort(self._column["rows"][places]).astype(np.int64)
-        ticks = self._column["tick"][rows]
-        first, last = np.searchsorted(ticks, (base, upto), side="right")
+        if len(sets) == 1:
+            rows = self._rows[int(starts[0]) : int(ends[sets[0]])].astype(np.int64)
+        else:
+            _, places = spread(starts, ends[sets] - starts)
+            rows = np.sort(self._rows[places]).astype(np.int64)
+        first, last = self._ticks[rows].searchsorted((base, upto), side="right")
         return rows[first:last]
-
-    def ticks(self, rows: Ints) -> Ints:
-        """tick[row]."""
-        found: Ints = self._column["tick"][rows]
-        return found
 
     def parts(self, rows: Ints) -> Iterator[Ints]:
         """The rows cut into stretches that make batches of bounded size."""
-        reach = np.cumsum(self._column["end"][rows] - self._column["start"][rows])
-        for some in stretches(reach, PART_BYTES):
+        for some in stretches(np.cumsum(self._lengths[rows], dtype=np.int64), PART_BYTES):
             yield rows[some]
 
     def batch(self, rows: Ints) -> EventBatch:
-        """The events of these rows, as they were published."""
-        column = {name: self._column[name][rows] for name in _COLUMNS if name != "set"}
-        shapes, shape = _used(self._shapes, column["shape"])
-        publishers, publisher = _used(self._publishers, column["publisher"])
-        return from_rows(
-            shapes,
-            publishers,
-            Spans(self._body, column["start"], column["key"]),
-            Spans(self._body, column["key"], column["end"]),
-            shape=shape,
-            publisher=publisher,
-            priority=column["priority"],
-            validity_ms=column["validity"],
-            ticks=column["tick"],
-        )
+        """The events of these rows, which are in order, as they were published."""
+        first, last = (self._firsts.searchsorted((rows[0], rows[-1]), side="right") - 1).tolist()
+        return _taken(self._batches[first : last + 1], rows - self._firsts[first])
 
     def remove(self) -> None:
         """Remove the file; what is mapped into memory stays readable."""
@@ -200,12 +179,16 @@ class SliceReader:
             self._folder.remove(self._name)
 
 
-def _used(names: tuple[Any, ...], of_row: NDArray[Any]) -> tuple[tuple[Any, ...], NDArray[Any]]:
-    """The names that the rows use, and which[row] of those."""
-    if len(names) == 1:
-        return names, of_row
-    used, which = np.unique(of_row, return_inverse=True)
-    return tuple(names[at] for at in used.tolist()), which.reshape(-1)
+def _taken(batches: Sequence[EventBatch], rows: Ints) -> EventBatch:
+    """A new batch of these rows, in ascending order, of the rows of all batches."""
+    if batches[0].names_bytes <= NAMES_BYTES_MAX and are_even(batches):
+        return take_across(batches, rows)
+    ends = np.cumsum([each.count for each in batches])
+    cuts = [0, *rows.searchsorted(ends).tolist()]
+    parts = zip(batches, ends.tolist(), pairwise(cuts), strict=True)
+    return concatenate(
+        [each.take(rows[low:high] - (end - each.count)) for each, end, (low, high) in parts if low < high]
+    )
 
 
 class Spool:
