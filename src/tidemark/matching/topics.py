@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import takewhile
 from unicodedata import category
 
 from tidemark.errors import TopicError
 
 TOPIC_BYTES_MAX = 255
+#: Patterns that are kept parsed: many subscribers have the same one, and each is asked for several times.
+PATTERNS_KEPT_MAX = 1 << 10
 
 ONE = "*"
 REST = ">"
@@ -41,15 +44,7 @@ class TopicPattern:
     @classmethod
     def parse(cls, text: str) -> TopicPattern:
         """The pattern of a text, which may also be a topic's plain name; TopicError if it is neither."""
-        levels = _levels(text)
-        rest = levels[-1] == REST
-        named = levels[:-1] if rest else levels
-        for level in named:
-            if REST in level:
-                raise TopicError("`>` stands for the rest: it can only be the whole last level", topic=text)
-            if ONE in level and level != ONE:
-                raise TopicError(f"`*` stands for a whole level; `{level}` has more in it", topic=text)
-        return cls(named, rest)
+        return _parsed(text)
 
     @property
     def is_exact(self) -> bool:
@@ -94,6 +89,19 @@ class TopicPattern:
 
     def __str__(self) -> str:
         return ".".join((*self.levels, REST) if self.rest else self.levels)
+
+
+@lru_cache(PATTERNS_KEPT_MAX)
+def _parsed(text: str) -> TopicPattern:
+    levels = _levels(text)
+    rest = levels[-1] == REST
+    named = levels[:-1] if rest else levels
+    for level in named:
+        if REST in level:
+            raise TopicError("`>` stands for the rest: it can only be the whole last level", topic=text)
+        if ONE in level and level != ONE:
+            raise TopicError(f"`*` stands for a whole level; `{level}` has more in it", topic=text)
+    return TopicPattern(named, rest)
 
 
 def _levels(text: str) -> tuple[str, ...]:

@@ -19,6 +19,10 @@ from tidemark.matching.index.arrays import Ids, Index, Words, few_looked_up, gro
 NOBODY = 0
 MATCH_SETS_MAX = 1 << 18
 MATCH_SET_MEMBERS_MAX = 1 << 24
+#: Of so many rows or more it is found out first which digests are different. Only those are looked up, if
+#: there is at most one of them for so many rows.
+DISTINCT_ROWS = 512
+DISTINCT_ONE_IN = 4
 
 DIGEST_BYTES = 16
 _NO_RULES = bytes(DIGEST_BYTES)
@@ -67,10 +71,25 @@ class MatchSets:
         few = few_looked_up(digests, self._numbers)
         if few is not None:
             return few
+        if digests.shape[1] < DISTINCT_ROWS:
+            return self._looked_up(digests, None, members_of)
+        words, firsts, of_row = np.unique(digests[0], return_index=True, return_inverse=True)
+        seconds = digests[1].take(firsts)
+        if len(words) * DISTINCT_ONE_IN > len(of_row) or (seconds.take(of_row) != digests[1]).any():
+            return self._looked_up(digests, None, members_of)
+        # In the order of the rows, so that sets have the numbers that they have when every row is looked up.
+        order = firsts.argsort()
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        firsts = firsts.take(order)
+        return self._looked_up(digests[:, firsts], firsts, members_of).take(rank.take(of_row))
+
+    def _looked_up(self, digests: Digests, rows: Index | None, members_of: MembersOfRows) -> Ids:
+        """digests[:, n] of rows[n] -> number[n]; None stands for all rows, in order."""
         listed: list[bytes] = digests.T.copy().view(f"V{DIGEST_BYTES}").ravel().tolist()
         numbers = list(map(self._numbers.get, listed))
         if None in numbers:
-            self._add(listed, members_of)
+            self._add(listed, rows, members_of)
             numbers = list(map(self._numbers.get, listed))
         return np.array(numbers, np.uint32)
 
@@ -101,9 +120,11 @@ class MatchSets:
         """Memory: exact for arrays, an estimate for the rest."""
         return self._members.nbytes + self._ends.nbytes + 200 * len(self._numbers)
 
-    def _add(self, digests: list[bytes], members_of: MembersOfRows) -> None:
+    def _add(self, digests: list[bytes], rows: Index | None, members_of: MembersOfRows) -> None:
         known = self._numbers
-        new = {digest: row for row, digest in enumerate(digests) if digest not in known}
+        of_digest = range(len(digests)) if rows is None else rows.tolist()
+        pairs = zip(digests, of_digest, strict=True)
+        new = {digest: row for digest, row in pairs if digest not in known}
         lengths, members = members_of(list(new.values()))
         before = len(self)
         known.update(zip(new, range(self._next, self._next + len(new)), strict=True))
