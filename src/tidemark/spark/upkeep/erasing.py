@@ -109,9 +109,7 @@ def _erase_files(
     if not changed:
         return erasure
     old = [each for each, _ in changed]
-    after = erasure.with_replaced(
-        table.root, tuple(each.name for each in old), sum(done.events for _, done in changed)
-    )
+    after = erasure.with_replaced(table.root, {each.name: done.events for each, done in changed})
     with archive.commits:
         # The record comes first: whatever is replaced from now on will be removed.
         save_erasure(archive.path, after)

@@ -53,10 +53,19 @@ class Erasure:
         """How far it has got."""
         return "asked" if self.erased_at is None else "erased" if self.gone_at is None else "gone"
 
-    def with_replaced(self, root: str, names: tuple[str, ...], events: int) -> Erasure:
-        """The erasure after these files of a table were rewritten."""
-        replaced = {**self.replaced, root: (*self.replaced.get(root, ()), *names)}
-        return replace(self, replaced=replaced, events=self.events + events, files=self.files + len(names))
+    def with_replaced(self, root: str, names: Mapping[str, int]) -> Erasure:
+        """The erasure after these files of a table were rewritten; `names` says how many events each had.
+
+        A file that is noted already was counted by a process that ended before its commit.
+        """
+        noted = self.replaced.get(root, ())
+        new = {name: events for name, events in names.items() if name not in noted}
+        return replace(
+            self,
+            replaced={**self.replaced, root: (*noted, *new)},
+            events=self.events + sum(new.values()),
+            files=self.files + len(new),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The erasure as a JSON object."""
