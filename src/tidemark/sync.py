@@ -244,6 +244,40 @@ class Client:
 
         return self._loop.run(published)
 
+    def _publish_each(
+        self, batches: Iterator[EventBatch], sequence: int, published: Callable[[EventBatch], None]
+    ) -> None:
+        """For Tidemark's own pipeline: publish the batches of an iterator, in order, as they come out of it.
+
+        The iterator runs on a thread while other batches are under way, and at most UNDER_WAY_BYTES_MAX of
+        batches are in memory at a time, or a batch more. `published` is called with each batch that is on
+        disk, in order. Raises what `publish_batch` raises; some batches may have been published then.
+        """
+        publisher, timeout = self._client._publisher, self._client._seconds(None)
+
+        async def each() -> None:
+            number, size = sequence, 0
+            under_way: deque[tuple[EventBatch, asyncio.Task[list[int | None]]]] = deque()
+            try:
+                while (batch := await asyncio.to_thread(next, batches, None)) is not None or under_way:
+                    while under_way and (batch is None or size + len(batch.data) > UNDER_WAY_BYTES_MAX):
+                        await under_way[0][1]
+                        oldest, _ = under_way.popleft()
+                        size -= len(oldest.data)
+                        published(oldest)
+                    if batch is None:
+                        return
+                    publishing = publisher.publish_batch(batch, number, timeout, wants_ticks=False)
+                    under_way.append((batch, asyncio.create_task(publishing)))
+                    number, size = number + batch.count, size + len(batch.data)
+                    await asyncio.sleep(0)  # it is added now, so that batches stay in order
+            finally:
+                for _, task in under_way:
+                    task.cancel()
+                await asyncio.gather(*(task for _, task in under_way), return_exceptions=True)
+
+        self._loop.run(each)
+
     @overload
     def subscribe(
         self,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import pickle
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +17,7 @@ from pyspark.sql.types import DoubleType, IntegerType, StringType, StructField, 
 from tests.live_node import LiveNode, live_node
 from tidemark import sync
 from tidemark.errors import ConfigError, NotConnectedError, RefusedError, SchemaError
+from tidemark.message.batches.batch import EventBatch
 from tidemark.message.schema import Schema
 from tidemark.spark.locations import folder_at
 from tidemark.spark.options import sink_options
@@ -186,3 +189,34 @@ def test_a_topic_of_other_events_is_none_of_dead_letters(node: LiveNode, tmp_pat
         sink(node, tmp_path, onError="deadletter", deadLetter="numbers")
     with pytest.raises(ConfigError, match="belong together"):
         sink(node, tmp_path, onError="deadletter")
+
+
+def test_a_commit_goes_on_where_it_was_when_the_broker_was_lost(
+    node: LiveNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = sink(node, tmp_path, retrySeconds="0.2")
+    parts = [stage(made, index, range(index * 5, index * 5 + 5)) for index in range(12)]
+    begun: list[int] = []
+    publish = sync.Client._publish_each
+
+    def lose(
+        client: sync.Client,
+        batches: Iterator[EventBatch],
+        sequence: int,
+        published: Callable[[EventBatch], None],
+    ) -> None:
+        """Four batches are taken and three of them acknowledged, longer after the start than is retried."""
+        begun.append(sequence)
+        publish(client, islice(batches, 3), sequence, published)
+        publish(client, islice(batches, 1), sequence + 15, lambda _: None)
+        time.sleep(0.25)
+        raise NotConnectedError("lost")
+
+    monkeypatch.setattr(sync.Client, "_publish_each", lose)
+    with pytest.raises(NotConnectedError, match=r"no answer for 0.2 s"):
+        made.commit(query_of(made), 0, parts)
+    # All but the last time something was acknowledged, so that the broker was waited for again.
+    assert begun == [1, 16, 31, 46, 61]
+    monkeypatch.setattr(sync.Client, "_publish_each", publish)
+    made.commit(query_of(made), 0, [])
+    assert [n for n, _ in published(node)] == list(range(60))

@@ -42,14 +42,18 @@ class Promise(Protocol):
 class Receipt:
     """Consecutive events of one batch whose outcome one caller waits for."""
 
-    __slots__ = ("count", "deadline", "first", "is_single", "promise")
+    __slots__ = ("count", "deadline", "first", "is_single", "promise", "wants_ticks")
 
-    def __init__(self, promise: Promise, deadline: float, *, is_single: bool) -> None:
+    def __init__(
+        self, promise: Promise, deadline: float, *, is_single: bool, wants_ticks: bool = True
+    ) -> None:
         self.promise = promise
         #: when waiting ends, on the caller's clock
         self.deadline = deadline
         #: the promise is for one tick, not for a list of ticks
         self.is_single = is_single
+        #: without this the promise is for an empty list
+        self.wants_ticks = wants_ticks
         self.first = 0
         self.count = 0
 
@@ -212,6 +216,8 @@ class PublisherStream:
         A pubend gives consecutive ticks to a batch, so the last tick tells all of them. The exception is the
         first batch of a named publisher, a part of which an earlier run may have published.
         """
+        if not receipt.wants_ticks:
+            return []
         end = receipt.first + receipt.count
         if outgoing.last != sequence or tick is None:
             return [None] * receipt.count

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Protocol
 from uuid import uuid4
 
+from tidemark import sync
 from tidemark.client.client import connect
-from tidemark.errors import ConfigError, RefusedError, StorageError
+from tidemark.errors import ConfigError, NotConnectedError, RefusedError, StorageError
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.schema import Schema
 from tidemark.spark.connections import CONNECT_SECONDS_MAX, RetryingClient
@@ -24,10 +24,6 @@ from tidemark.spark.sink.dead_letters import LETTER, write_letters
 from tidemark.spark.sink.staging import BatchRecord, StagedFile, Staging, in_order
 from tidemark.wire import rendezvous
 from tidemark.wire.answers import TopicStatus
-
-#: Batches of at most `row_encoder.PUBLISH_BYTES` that are published together, and sent again together if the
-#: broker is lost meanwhile; two groups are in memory.
-GROUP_BATCHES = 32
 
 
 class RecordPublisher(Protocol):
@@ -110,16 +106,13 @@ class BrokerPublisher:
 
     def publish(self, staging: Staging, record: BatchRecord) -> None:
         """Publish every event of the record, once, however often this is called with it."""
-        sequence = record.first
         with RetryingClient(
             self._options.broker,
             self._options.retry_seconds,
             publisher=record.publisher,
             pubend=record.pubend,
         ) as broker:
-            for group in _grouped(batch for batch, is_dead in _staged(staging, record) if not is_dead):
-                _publish(broker, group, sequence, staging)
-                sequence += sum(batch.count for batch in group)
+            _StagedEvents(staging, record).publish(broker)
         if any(part.dead for part in record.parts):
             assert self._options.dead_letter is not None
             dead = (batch for batch, is_dead in _staged(staging, record) if is_dead)
@@ -128,39 +121,52 @@ class BrokerPublisher:
             write_letters(folder, f"{record.publisher}-{record.batch}", dead)
 
 
+class _StagedEvents:
+    """The events of a record on their way to the broker, and how far they are."""
+
+    def __init__(self, staging: Staging, record: BatchRecord) -> None:
+        self._staging = staging
+        self._record = record
+        #: how many batches the broker has acknowledged, and how many events are in those
+        self._batches = self._events = 0
+
+    def publish(self, broker: RetryingClient) -> None:
+        """Publish all of them. Raises NotConnectedError if the broker is away and acknowledges nothing more.
+
+        They go on where they were when the broker was lost; what it has not acknowledged is sent again.
+        """
+        while True:
+            before = self._batches
+            try:
+                return broker.run(self._publish_rest)
+            except NotConnectedError:
+                if self._batches == before:
+                    raise
+                # The numbers that this client has given have an open fate; a new one gives them again.
+                broker.close()
+            except RefusedError as error:
+                if error.code != "sequence":
+                    raise
+                raise error.with_reason(
+                    f"{error.reason}. The broker has forgotten what was published before: it has lost its "
+                    f"disk, or is another one. To go on as a new publisher remove {self._staging.folder}"
+                ) from None
+
+    def _publish_rest(self, client: sync.Client) -> None:
+        live = (batch for batch, is_dead in _staged(self._staging, self._record) if not is_dead)
+        rest = islice(live, self._batches, None)
+        client._publish_each(rest, self._record.first + self._events, self._is_published)
+
+    def _is_published(self, batch: EventBatch) -> None:
+        self._batches += 1
+        self._events += batch.count
+
+
 def _staged(staging: Staging, record: BatchRecord) -> Iterator[tuple[EventBatch, bool]]:
     """The batches of a record, and of each whether it has rows that do not fit and are not published."""
     for part in record.parts:
         for at, batch in enumerate(staging.read(part)):
             yield batch, at in part.dead
-
-
-def _grouped(batches: Iterator[EventBatch]) -> Iterator[list[EventBatch]]:
-    """Groups of batches that are sent together, so that the broker is busy while one of them is synced.
-
-    The next group is read and checked while one is sent.
-    """
-
-    def following() -> list[EventBatch]:
-        return list(islice(batches, GROUP_BATCHES))
-
-    with ThreadPoolExecutor(1) as ahead:
-        coming = ahead.submit(following)
-        while group := coming.result():
-            coming = ahead.submit(following)
-            yield group
-
-
-def _publish(broker: RetryingClient, group: list[EventBatch], sequence: int, staging: Staging) -> None:
-    try:
-        broker.run(lambda client: client.publish_batches(group, sequence=sequence))
-    except RefusedError as error:
-        if error.code != "sequence":
-            raise
-        raise error.with_reason(
-            f"{error.reason}. The broker has forgotten what was published before: it has lost its disk, or "
-            f"is another one. To go on as a new publisher remove {staging.folder}"
-        ) from None
 
 
 def topic_schema(options: SinkOptions, columns: Callable[[], Schema]) -> Schema:
