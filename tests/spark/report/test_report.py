@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from tests.live_node import live_node
 from tidemark import sync
+from tidemark.cli import main
 from tidemark.spark import round_log
 from tidemark.spark.archive.archive import Archive
+from tidemark.spark.engine import session
 from tidemark.spark.page_parts import Histogram
+from tidemark.spark.report import figures as report_figures
 from tidemark.spark.report.figures import ArchiveFigures, figures
 from tidemark.spark.report.html import page
 from tidemark.spark.round_log import Diary, RoundNote, diary_files
@@ -48,13 +54,39 @@ def test_the_figures_are_those_of_the_archive(spark: Any, tmp_path: Path) -> Non
     json.dumps(found.to_json())
 
 
+NOTHING = ArchiveFigures(
+    "<script>", 0.0, 0, 0, 0, 0, (), (), None, Histogram([0.0, 1.0], [0]), None, None, None, {}
+)
+
+
 def test_an_empty_archive_has_a_page_and_names_are_only_text() -> None:
-    nothing = ArchiveFigures(
-        "<script>", 0.0, 0, 0, 0, 0, (), (), None, Histogram([0.0, 1.0], [0]), None, None, None, {}
-    )
-    text = page(nothing)
+    text = page(NOTHING)
     assert "<script>" not in text
     assert "<figure>" not in text
+
+
+def test_the_command_writes_the_page_and_says_what_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = replace(NOTHING, events=1_234, rounds=5)
+    monkeypatch.setattr(report_figures, "figures", lambda *_: found)
+    monkeypatch.setattr(session, "quiet_session", lambda *_: nullcontext())
+    archive, html = tmp_path / "archive", tmp_path / "week.html"
+
+    def run(*more: str, to: Path = html) -> Any:
+        return CliRunner().invoke(
+            main, ["pipeline", "report", "--path", str(archive), "--html", str(to), *more]
+        )
+
+    refused = run()
+    assert refused.exit_code != 0
+    assert "there is no directory" in refused.output
+    archive.mkdir()
+    assert run().output == f"{html}: 1,234 events, 5 rounds\n"
+    assert html.read_text() == page(found)
+    assert json.loads(run("--json").output) == json.loads(json.dumps(found.to_json()))
+    nowhere = run(to=tmp_path / "nowhere" / "week.html")
+    assert (nowhere.exit_code, "there is no directory" in nowhere.output) == (2, True)
 
 
 def test_the_diary_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from deltalake import DeltaTable
 
 import tidemark
 from tests.live_node import LiveNode, live_node
@@ -160,6 +161,32 @@ def test_an_erasure_that_was_interrupted_is_completed_by_the_next_process(
     assert ticks_in(path, "people.>") == []
     assert ticks_in(path, "people")
     assert len(ticks_in(path)) == len(ticks) + 8 - 4
+    assert verify(path, node.url, None).wrong == ()
+
+
+def test_events_are_erased_from_files_that_another_tool_has_written(
+    node: LiveNode, tm: sync.Client, tmp_path: Path
+) -> None:
+    path = tmp_path / "archive"
+    ticks = publish(tm, range(10))
+    with Archive(node.url, path) as archive:
+        archive.round()
+        ticks += publish(tm, range(10, 20))
+        archive.round()
+    DeltaTable(table_directory(path, "people")).optimize.z_order(["name"])
+    assert verify(path, node.url, None).wrong == ()
+    report = erase(path, node.url, "people", "id = 3", sleep=patiently)
+    meant = {ticks[2 * n] for n in range(20) if n % 2 and n % 5 == 3}
+    assert (report.erasure.events, report.held) == (len(meant), {})
+    assert ticks_in(path) == [tick for tick in ticks if tick not in meant]
+    # Whoever was away gets the rest from those files, in order.
+    with DeepThread(DeepService([node.url], path)), tm.subscribe(">", durable="holds", gaps=True) as sub:
+        got = [sub.next(PATIENCE_SECONDS) for _ in range(len(ticks) - len(meant))]
+    assert [item.tick for item in got if isinstance(item, tidemark.Event)] == ticks_in(path)
+    ticks += publish(tm, range(20, 24))
+    with Archive(node.url, path) as archive:
+        archive.round()
+    assert ticks_in(path) == [tick for tick in ticks if tick not in meant]
     assert verify(path, node.url, None).wrong == ()
 
 
