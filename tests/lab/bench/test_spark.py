@@ -82,6 +82,6 @@ def test_rows_are_measured_without_spark_and_each_comes_once(
     assert run("rows", json_output=True, quick=True, out=out) == 0
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
     counts = Counter(line["metric"].partition(": ")[0] for line in lines)
-    assert counts == {"rows": 8, "micro-batch": 2}
+    assert counts == {"rows": 8, "micro-batch": 2, "deep catch-up": 3}
     assert all(line["value"] >= 0 for line in lines)
     assert not list(tmp_path.iterdir()), "a bench removes its files"

@@ -13,14 +13,14 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic
+from time import monotonic, process_time
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tidemark.lab.bench.report import Goal, Measurement, Section
 from tidemark.lab.bench.spark.archiving import archived
-from tidemark.lab.bench.spark.testbed import SparkTestbed
+from tidemark.lab.bench.spark.testbed import SparkTestbed, TimeTaken
 from tidemark.lab.bench.system.load import TOPIC, Expected, Load, numbers_of, squares
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.topic_selector import TopicSelector
@@ -100,6 +100,10 @@ class ReturningSubscriber:
         return True
 
 
+#: pubend, upto -> those who return, and want events of the pubend up to that tick
+MadeSubscribers = Callable[[str, int], Sequence[ReturningSubscriber]]
+
+
 class ScatteredSubscriber(ReturningSubscriber):
     """A subscriber who wants events from all over history, so that no file is left out for it alone."""
 
@@ -139,20 +143,25 @@ class WholeSubscriber(ReturningSubscriber):
         assert found == wanted, f"everything: found {found}, expected {wanted}"
 
 
-def deep(testbed: SparkTestbed) -> Iterator[Section]:
-    """Yields the section on deep catch-up."""
-    path, events = archived(testbed), testbed.effort.events
-    cases: dict[str, Callable[[str, int], list[ReturningSubscriber]]] = {
-        "one": lambda pubend, upto: [ScatteredSubscriber(events, pubend, upto)],
-        "whole": lambda pubend, upto: [WholeSubscriber(events, pubend, upto)],
-        "all": lambda pubend, upto: [
+def returning(events: int) -> dict[str, MadeSubscribers]:
+    """Returns who returns in each case: one who wants little, one who wants everything, a thousand."""
+    return {
+        "1 subscriber": lambda pubend, upto: [ScatteredSubscriber(events, pubend, upto)],
+        "1 subscriber who wants everything": lambda pubend, upto: [WholeSubscriber(events, pubend, upto)],
+        f"{SUBSCRIBERS:,} subscribers": lambda pubend, upto: [
             ReturningSubscriber(number, events, pubend, upto) for number in range(SUBSCRIBERS)
         ],
     }
+
+
+def deep(testbed: SparkTestbed) -> Iterator[Section]:
+    """Yields the section on deep catch-up."""
+    path, events = archived(testbed), testbed.effort.events
+    cases = returning(events)
     for subscribers in cases.values():
-        _catch_up(testbed.spark, path, subscribers)
+        catch_up(testbed.spark, path, subscribers)
     one, whole, all_ = (
-        min(_catch_up(testbed.spark, path, subscribers) for _ in range(testbed.effort.repetitions))
+        min(catch_up(testbed.spark, path, subscribers).seconds for _ in range(testbed.effort.repetitions))
         for subscribers in cases.values()
     )
     delivered = SUBSCRIBERS * (events * _LOAD.kinds // SHARE) // _LOAD.kinds
@@ -172,38 +181,40 @@ def deep(testbed: SparkTestbed) -> Iterator[Section]:
     )
 
 
-def _catch_up(
-    spark: SparkSession, path: Path, made: Callable[[str, int], list[ReturningSubscriber]]
-) -> float:
-    """Returns the seconds until the subscribers, made for a pubend up to a tick, have got everything."""
+def catch_up(spark: SparkSession | None, path: Path, made: MadeSubscribers) -> TimeTaken:
+    """Returns what it takes until all subscribers have got everything: seconds, and CPU of this process.
+
+    Without `spark`, all is read in this process.
+    """
     found = snapshot(path)
     ((pubend, upto),) = found.state.covered.items()
     subscribers = made(pubend, upto)
 
     @contextmanager
     def sessions() -> Iterator[SparkSession]:
+        assert spark is not None
         yield spark
 
-    async def run() -> tuple[float, DeepService]:
-        service = DeepService([], path, sessions=sessions)
+    async def run() -> tuple[TimeTaken, DeepService]:
+        service = DeepService([], path, sessions=None if spark is None else sessions)
         serving = asyncio.create_task(service.run())
         await asyncio.sleep(0)
-        began = monotonic()
+        began, cpu = monotonic(), process_time()
         for each in subscribers:
             service.recalled(each)
         while not all(each.is_over for each in subscribers):
             assert not serving.done(), serving.result()
             await asyncio.sleep(0.005)
-        seconds = monotonic() - began
+        taken = TimeTaken(monotonic() - began, process_time() - cpu)
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
-        return seconds, service
+        return taken, service
 
-    seconds, service = asyncio.run(run())
+    taken, service = asyncio.run(run())
     assert service.counters["scans"] == 1, f"{service.counters['scans']} scans"
     for each in subscribers:
         each.check()
-    return seconds
+    return taken
 
 
 def _job(spark: SparkSession, path: Path, events: int, number: int) -> float:

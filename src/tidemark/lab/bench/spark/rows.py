@@ -2,7 +2,8 @@
 
 This is Tidemark's own part of a read and of a write: what tasks and the driver do in Python, and what the
 broker does for them. Rows are measured in CPU seconds of the two processes, which change little with the load
-of the machine, beside what `bench spark` measures of the whole; a micro-batch in milliseconds.
+of the machine, beside what `bench spark` measures of the whole; a micro-batch in milliseconds. Deep catch-up
+is measured in the same way, with everything in one process.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 import pyarrow as pa
@@ -19,6 +21,7 @@ from tidemark.lab.bench.processes.harness import BenchBroker, BenchTestbed
 from tidemark.lab.bench.report import Measurement, Section
 from tidemark.lab.bench.spark.testbed import publish
 from tidemark.lab.bench.system.load import SCHEMA, TOPIC
+from tidemark.spark.archive.archive import Archive
 from tidemark.spark.options import sink_options, source_options
 from tidemark.spark.sink.publishing import BrokerPublisher, commit
 from tidemark.spark.sink.row_encoder import RowEncoder
@@ -58,6 +61,11 @@ def sections(effort: RowsEffort) -> Iterator[Section]:
     with BenchTestbed() as testbed:
         broker = testbed.broker("sync", **{"retention.archive": "true"})
         publish(broker.url, TOPIC, effort.events)
+        # The archive is written before other events are published, which share its table.
+        path = testbed.path.absolute() / "archive"
+        with Archive(broker.url, path) as archive:
+            while archive.round():
+                pass
         found: dict[str, CpuTaken] = {}
         for name, work in _works(testbed, broker, effort):
             found[name] = min(
@@ -75,6 +83,19 @@ def sections(effort: RowsEffort) -> Iterator[Section]:
             prefix="rows",
         )
         yield _micro_batches(broker, effort)
+        yield _deep(path, effort)
+
+
+def _deep(path: Path, effort: RowsEffort) -> Section:
+    """What deep catch-up takes in one process, which reads the archive, matches, spools and answers."""
+    from tidemark.lab.bench.spark.deep import catch_up, returning
+
+    found: list[Measurement] = []
+    for who, made in returning(effort.events).items():
+        catch_up(None, path, made)
+        taken = min(catch_up(None, path, made).cpu_seconds for _ in range(effort.repetitions))
+        found.append(Measurement(f"{effort.events:,} events, {who}", "CPU", taken, "s"))
+    return Section("deep catch-up, without Spark", found, prefix="deep catch-up")
 
 
 def _micro_batches(broker: BenchBroker, effort: RowsEffort) -> Section:
