@@ -98,3 +98,29 @@ def test_what_comes_first_after_an_answer_waits_a_moment_for_more(
         monkeypatch.undo()
 
     play(story)
+
+
+def test_what_completes_the_expected_goes_to_the_disk_in_the_same_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data"))
+        client = await stage.client(node)
+        await client.declare()
+        runtime = node.runtime
+        (number,) = runtime.clients
+        put, seen = runtime.disk.put, list[AppendEvents]()
+
+        def noting(effects: Sequence[Effect]) -> None:
+            seen.extend(each for each in effects if isinstance(each, AppendEvents))
+            put(effects)
+
+        monkeypatch.setattr(runtime.disk, "put", noting)
+        runtime.sync_hold.answered(64 << 10)
+        assert runtime.client_said(number, [Publish("main", "p", 1, events(1, 2_000))]) == 1
+        assert [each.batch.count for each in seen] == [2_000], "it waits for no further pass"
+        while (await client.hear(Published)).sequence < 2_000:
+            pass
+        monkeypatch.undo()
+
+    play(story)

@@ -170,8 +170,9 @@ class Runtime:
         which is at least one, and all of them once the runtime is over. All disk effects of one call go to
         the disk threads together. What was published is settled a moment later while a sync is under way,
         which it has to wait for anyway, and with `expects_more`, when all sockets that can be read have been:
-        see SETTLED_LATER_BYTES. An error in the broker stops the runtime; a frame that the broker refuses
-        ends its connection, and the rest of that is not handled.
+        see SETTLED_LATER_BYTES. What a sync waits for (`SyncHold`) is settled at once when it has come. An
+        error in the broker stops the runtime; a frame that the broker refuses ends its connection, and the
+        rest of that is not handled.
         """
         handled = 0
         if self.is_over:
@@ -187,6 +188,7 @@ class Runtime:
                 if self.turns.work() > until:
                     break
             is_little = not to_disk and self._came_bytes < SETTLED_LATER_BYTES_MAX
+            expects_more = expects_more and not self.sync_hold.has_come(self._came_bytes)
             may_wait = expects_more or (handled > 0 and self._is_log_syncing)
             if self._is_unsettled and is_little and may_wait:
                 self._settle_later()
@@ -277,7 +279,7 @@ class Runtime:
     def _held_long(self) -> None:
         """What was published has waited long enough for more."""
         self._hold_timer = None
-        self.sync_hold.gave_up()
+        self.sync_hold.gave_up(self._came_bytes)
         self._settle_now()
 
     def _is_refused(self, stimulus: Stimulus) -> bool:

@@ -44,7 +44,8 @@ from tidemark.wire.limits import VERSIONS_MISSED_MAX
 from tidemark.wire.liveness.tcp_info import TcpInfo
 from tidemark.wire.security.frames import Access
 
-READ_BYTES = 256 << 10
+#: As much as is logged as one record, so that what a publisher has under way is read and decoded at once.
+READ_BYTES = 512 << 10
 #: Connections that the system may keep waiting until they are accepted.
 BACKLOG = 1_024
 SWEEP_SECONDS = 1.0
