@@ -25,6 +25,8 @@ BLOCK_RECORDS_MAX = 1024
 #: With more than this, a record is written without waiting for the next flush.
 RECORD_ROWS_MAX = 16384
 RECORD_MEMBERS_MAX = 1 << 18
+#: Numbers of a caller up to this one are looked up in a table where there are many rows.
+_TABLE_NUMBERS = 1 << 16
 
 
 class MembersOf(Protocol):
@@ -145,15 +147,11 @@ class OpenBlock:
             self._settle()
             self._known.clear()
             self._asked = members
-        listed = numbers.tolist()
-        return len(listed) if self._known.keys() >= set(listed) else self._learn_in_order(listed, members)
-
-    def _learn_in_order(self, numbers: list[int], members: MembersOf) -> int:
-        for row, number in enumerate(numbers):
+        for number in _in_order(numbers):
             if number in self._known:
                 continue
             if self._unwritten_members >= RECORD_MEMBERS_MAX:
-                return row
+                return int((numbers == number).argmax())
             self._known[number] = self._define(np.asarray(members(number), np.uint32))
         return len(numbers)
 
@@ -171,11 +169,30 @@ class OpenBlock:
         """Complete the column of sets up to the last row."""
         if len(self._waiting) == 0:
             return
-        distinct, inverse = np.unique(self._waiting.view(), return_inverse=True)
-        ours = np.array([self._known[number] for number in distinct.tolist()], np.uint32)
-        self._sets.extend(ours[inverse])
+        self._sets.extend(_renumbered(self._waiting.view(), self._known))
         self._waiting = Growing(np.uint32)
 
     @property
     def _unwritten_members(self) -> int:
         return len(self._members) - self._written_members
+
+
+def _in_order(numbers: Ids) -> list[int]:
+    """Returns each of the numbers once, in the order of their first rows."""
+    is_first = np.ones(len(numbers), np.bool_)
+    # Most rows have the number of the row before: what is left to Python are the others.
+    np.not_equal(numbers[1:], numbers[:-1], out=is_first[1:])
+    return list(dict.fromkeys(numbers[is_first].tolist()))
+
+
+def _renumbered(numbers: Ids, of: dict[int, int]) -> Ids:
+    """numbers[row] -> of[numbers[row]]"""
+    last = int(numbers.max())
+    if len(of) <= len(numbers) and last <= _TABLE_NUMBERS:
+        table = np.zeros(last + 1, np.uint32)
+        used = [number for number in of if number <= last]
+        table[used] = [of[number] for number in used]
+        return table[numbers]
+    found, inverse = np.unique(numbers, return_inverse=True)
+    ours: Ids = np.array([of[number] for number in found.tolist()], np.uint32)
+    return ours[inverse]
