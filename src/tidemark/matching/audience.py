@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.errors import DecodeError, TidemarkError
+from tidemark.matching.index.arrays import distinct
 from tidemark.matching.matcher import Matcher
 from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.single import SingleMatcher, single_matcher
@@ -291,10 +292,10 @@ class Audience:
                 continue
             topic = self._topic(schemas)
             sets = _match(topic, part, otherwise=0)
-            # For so few numbers a Python set is faster than np.unique.
-            for match_set in sorted(set(sets.tolist()) - {0}):
-                chosen = sets == match_set
-                yield (rows if chosen.all() else rows[chosen]), topic.matcher.members(match_set)
+            for match_set in distinct(sets):
+                if match_set:
+                    chosen = sets == match_set
+                    yield (rows if chosen.all() else rows[chosen]), topic.matcher.members(match_set)
 
     def match_sets(self, batch: EventBatch) -> Iterator[tuple[str, Rows, Sets, Matcher]]:
         """Yields for each topic its rows, the match set of each row, and the matcher with their members.

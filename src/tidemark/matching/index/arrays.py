@@ -69,9 +69,25 @@ def few_looked_up(words: Words, numbers: Mapping[bytes, int]) -> Ids | None:
         chosen = words[0] == words[0, at] if len(words) else np.ones(count, np.bool_)
         for each in words[1:]:
             chosen &= each == each[at]
-        found[chosen] = number
+        np.putmask(found, chosen, number)  # a quarter of the time that an index by a mask takes
         is_done |= chosen
         at = int(is_done.argmin())
         if is_done[at]:
             return found
     return None
+
+
+def distinct(numbers: Ids) -> list[int]:
+    """Each of the numbers once, in ascending order.
+
+    It takes a few array operations for each of them while they are few, and else time for each row.
+    """
+    found: list[int] = []
+    is_left = np.ones(len(numbers), np.bool_)
+    for _ in range(FEW if len(numbers) >= FEW_ROWS else 0):
+        at = int(is_left.argmax())
+        if not is_left[at]:
+            return sorted(found)
+        found.append(int(numbers[at]))
+        is_left &= numbers != numbers[at]
+    return sorted(set(numbers.tolist()))
