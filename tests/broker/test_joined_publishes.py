@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,7 +21,10 @@ from tidemark.broker.effects import (
 )
 from tidemark.broker.publishing.publishing import parted
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape, concatenate
+from tidemark.wire.codec import encode
+from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import ClientFrame, Publish, Published, Refused
+from tidemark.wire.limits import FRAME_BYTES_MAX
 
 
 def joined(sequence: int, *batches: EventBatch) -> Publish:
@@ -37,7 +42,14 @@ def heard(at: Desk, *frames: Publish) -> list[Effect]:
 def outcome(at: Desk, effects: list[Effect]) -> tuple[list[ClientFrame], list[tuple[int, list[int]]]]:
     """What the publisher was told, and the numbers and ticks of what was logged."""
     logged = [each for each in effects if isinstance(each, AppendEvents)]
-    return told(at.finish(effects), 1), [(each.sequence, each.batch.ticks.tolist()) for each in logged]
+    read = as_read(told(at.finish(effects), 1))
+    return read, [(each.sequence, each.batch.ticks.tolist()) for each in logged]
+
+
+def as_read(frames: list[ClientFrame]) -> list[ClientFrame]:
+    """What a client reads of the frames that it is sent: one for each part of an answer."""
+    raw = b"".join(bytes(piece) for frame in frames for piece in encode(frame))
+    return [cast(ClientFrame, frame) for frame in FrameDecoder(FRAME_BYTES_MAX).feed(raw)]
 
 
 def desk() -> Desk:

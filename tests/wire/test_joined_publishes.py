@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,8 +13,9 @@ from tests.wire.frame_strategies import batch_of, bytes_of
 from tidemark.broker.publishing.publishing import parted
 from tidemark.errors import WireError
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
+from tidemark.wire.codec import encode
 from tidemark.wire.decoder import CUT_JOINED_BYTES_MAX, FrameDecoder
-from tidemark.wire.frames import Deliver, Frame, Ping, Publish
+from tidemark.wire.frames import Deliver, Frame, Ping, Publish, Published
 from tidemark.wire.limits import FRAME_BYTES_MAX, JOINED_BYTES_MAX, JOINED_MAX, SEQUENCE_MAX
 
 
@@ -137,3 +140,17 @@ def _outcome(raw: bytes, *, joins: bool) -> list[Frame] | str:
 def test_other_frames_with_batches_are_never_joined() -> None:
     sent: list[Frame] = [Deliver("s", "p", 0, 5, batch_of([3])), Deliver("s", "p", 5, 9, batch_of([7]))]
     assert read(bytes_of(*sent)) == sent
+
+
+@given(st.lists(st.integers(1, 1_000), min_size=1, max_size=70), st.integers(1, 1 << 40))
+def test_an_answer_with_parts_has_the_bytes_of_an_answer_to_each(parts: list[int], first: int) -> None:
+    ends = list(accumulate(parts))
+    last = first + ends[-1] - 1
+    together = Published("p", "me", last, 7_000_000 + ends[-1], tuple(parts))
+    alone = [Published("p", "me", first + end - 1, 7_000_000 + end) for end in ends]
+    assert encode(together) == [b"".join(bytes(piece) for each in alone for piece in encode(each))]
+
+
+def test_an_answer_with_more_events_than_there_are_cannot_be_sent() -> None:
+    with pytest.raises(WireError, match="sequence"):
+        encode(Published("p", "me", 10, 100, (8, 3)))

@@ -202,10 +202,25 @@ def _check_sequence(sequence: int, count: int) -> None:
 
 
 def write_published(frame: Published) -> list[Buffer]:
-    """The buffer of a Published: sequence, tick, pubend, publisher."""
+    """The buffer of a Published: sequence, tick, pubend, publisher. One with parts is a frame for each."""
     names = write_name(frame.pubend) + write_name(frame.publisher)
     check_number("sequence", frame.sequence, 0, SEQUENCE_MAX)
+    if frame.parts:
+        return [_write_parts(frame, names)]
     return write_with_batch(_TWO_HEAD, _PUBLISHED, (frame.sequence, frame.tick), names, None)
+
+
+def _write_parts(frame: Published, names: bytes) -> bytes:
+    """The frames that a Published with parts stands for, one after the other."""
+    before = sum(frame.parts)
+    check_number("sequence", frame.sequence - before, 0, SEQUENCE_MAX)
+    sequence, tick = frame.sequence - before, frame.tick - before
+    size = _TWO_HEAD.size - HEADER_BYTES + len(names)
+    pieces: list[bytes] = []
+    for count in frame.parts:
+        sequence, tick = sequence + count, tick + count
+        pieces += (_TWO_HEAD.pack(size, _PUBLISHED, 0, sequence, tick), names)
+    return b"".join(pieces)
 
 
 def read_published(data: Buffer, start: int, end: int, tail: Tail) -> Published:  # noqa: ARG001

@@ -297,6 +297,9 @@ class Published:
     publisher: str
     sequence: int
     tick: int
+    #: If the sender answers several Publish at once, whose events have consecutive numbers and ticks: how
+    #: many events each had. One frame leaves for each of them, and a receiver never sees this.
+    parts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -537,10 +540,7 @@ class Pushing:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """The first frame of a parked client that returns, on a connection that either side has opened.
-
-    Its subscriptions go on as if there had been no pause.
-    """
+    """The first frame of a parked client that returns, whoever has called. Its subscriptions go on."""
 
     ticket: str
     oldest: int = 1

@@ -33,6 +33,7 @@ def test_frames_and_bytes_of_clients_are_counted_by_kind_in_both_directions(tmp_
         assert counts["received", "Publish"].frames == 3
         assert counts["received", "Publish"].bytes == frames_bytes(*said)
         assert counts["received", "Connect"].frames == 1
+        assert counts["sent", "Published"].frames == 3, "each Publish is answered"
         assert counts["sent", "Pong"].frames == 1
         assert counts["sent", "Deliver"].frames >= 1
         (connection,) = node.server.connections

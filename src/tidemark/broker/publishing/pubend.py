@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
 from typing import NamedTuple, Protocol
 
 from tidemark.broker.effects import (
@@ -213,23 +212,18 @@ class Pubend:
         """A batch that `expects` is true of, made of several frames: log it, and acknowledge each of them."""
         assert frame.parts
         self._give(frame.publisher, owner)
-        self._append(frame.publisher, frame.sequence + frame.batch.count - 1, frame.batch)
-        before = self._last - frame.batch.count
-        ends = list(accumulate(frame.parts))
-        answers = [
-            Published(self.name, frame.publisher, frame.sequence + end - 1, before + end) for end in ends
-        ]
-        self._acknowledge(client, *answers)
+        last = frame.sequence + frame.batch.count - 1
+        self._append(frame.publisher, last, frame.batch)
+        self._acknowledge(client, Published(self.name, frame.publisher, last, self._last, frame.parts))
 
-    def _acknowledge(self, client: int, *answers: Published) -> None:
-        """Send the answers once all that was appended is durable; refuse as often if the disk is full."""
+    def _acknowledge(self, client: int, answer: Published) -> None:
+        """Send the answer once all that was appended is durable; refuse each frame if the disk is full."""
 
         def acknowledge() -> None:
-            for answer in answers:
-                self._out.add(SendClient(client, answer))
+            self._out.add(SendClient(client, answer))
 
         def refuse() -> None:
-            for answer in answers:
+            for _ in range(len(answer.parts) or 1):
                 self._refuse(client, answer.publisher, "full", FULL)
 
         self._when_durable(acknowledge, refuse)

@@ -14,7 +14,7 @@ from tidemark.message.batches.batch import Buffer
 from tidemark.wire.answers import FrameCount
 from tidemark.wire.codec import size_of
 from tidemark.wire.decoder import FrameTally
-from tidemark.wire.frames import ClientFrame, Frame
+from tidemark.wire.frames import ClientFrame, Frame, Published
 
 
 class ClientTraffic:
@@ -28,7 +28,7 @@ class ClientTraffic:
     def say(self, frame: Frame, pieces: Iterable[Buffer]) -> None:
         """A frame leaves for a client in these pieces, or for a broker that is not known yet."""
         if (count := self._sent.get(type(frame))) is not None:
-            count[0] += 1
+            count[0] += (type(frame) is Published and len(frame.parts)) or 1
             count[1] += size_of(pieces)
 
     def all(self) -> Iterator[tuple[str, str, FrameCount]]:
