@@ -19,6 +19,7 @@ from tidemark.lab.bench.system.load import SCHEMA, TOPIC, Batches, Load, selecto
 from tidemark.lab.bench.system.steps import PUBEND, PUBLISHER, BrokerInProcess, broker_in_process
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.codec import encode
+from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import Ack, Deliver, Publish, Subscribe, Topic
 from tidemark.wire.limits import FRAME_BYTES_MAX
 
@@ -114,6 +115,22 @@ class PublishingBatches(Publishing):
     events = 100
 
 
+class PublishingTogether(PublishingBatches):
+    """The same in ten batches of 100 that arrive in one read, of which a node makes one."""
+
+    frames = 10
+
+    def __init__(self, in_process: BrokerInProcess) -> None:
+        super().__init__(in_process)
+        in_process.decoder = FrameDecoder(FRAME_BYTES_MAX, joins=True)
+
+    def prepare(self) -> None:
+        self._raw = b"".join(self.published(self._batches) for _ in range(self.frames))
+
+    def take(self) -> int:
+        return self.frames * super().take()
+
+
 class FanningOut(HotPath):
     """A batch of 100 to 100 subscribers, a quarter each; the units are deliveries."""
 
@@ -170,6 +187,7 @@ class Returning(HotPath):
 PATHS: dict[str, tuple[type[HotPath], str]] = {
     "publish one event": (Publishing, "event"),
     "publish a batch of 100": (PublishingBatches, "event"),
+    "publish ten batches of 100": (PublishingTogether, "event"),
     "deliver one event": (Delivering, "delivery"),
     "fan a batch of 100 out": (FanningOut, "delivery"),
     "return with a selector": (Returning, "delivery"),
