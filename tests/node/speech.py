@@ -18,6 +18,7 @@ from tidemark.message.schema import Schema
 from tidemark.node.config.settings import Config
 from tidemark.node.local_link import LocalBrokers
 from tidemark.node.node import Node
+from tidemark.node.security.link_proof import LinkProving
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.codec import encode
 from tidemark.wire.decoder import FrameDecoder
@@ -26,6 +27,7 @@ from tidemark.wire.frames import (
     Deliver,
     Frame,
     Gap,
+    Hello,
     Publish,
     Published,
     Subscribe,
@@ -35,7 +37,7 @@ from tidemark.wire.frames import (
     Welcome,
 )
 from tidemark.wire.limits import FRAME_BYTES_MAX, PROTOCOL_NEWEST, PROTOCOL_OLDEST
-from tidemark.wire.security.frames import Login, Proof
+from tidemark.wire.security.frames import Challenge, LinkProof, Login, Proof
 
 SCHEMA = Schema.parse("[n: int]")
 TOPIC = "t.x"
@@ -78,6 +80,17 @@ class Stage:
         if node.security.accounts is not None:
             await speaker.log_in(security_on.USER, security_on.PASSWORD)
         await speaker.hear(Welcome)
+        return speaker
+
+    async def neighbour(self, node: Node, name: str, incarnation: int = 1) -> Speaker:
+        """A broker that has said its Hello and, where the node has a key of the overlay, proved its name."""
+        speaker = await self.stranger(node)
+        await speaker.say(Hello(name, incarnation))
+        if node.security.link_key is not None:
+            proving = LinkProving(node.security.link_key, is_caller=True)
+            proving.challenged((await speaker.hear(Challenge)).nonce)
+            proof = LinkProof(proving.proof(name, node.config.broker.name))
+            await speaker.say(Challenge(proving.nonce), proof)
         return speaker
 
     async def close(self) -> None:

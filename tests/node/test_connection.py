@@ -45,9 +45,6 @@ from tidemark.wire.frames import (
 from tidemark.wire.limits import HANDSHAKE_BYTES_MAX
 from tidemark.wire.liveness.tcp_info import TcpInfo
 
-PLAYS_A_NEIGHBOUR = pytest.mark.open_broker(
-    reason="the test plays a neighbour that has nothing to prove itself with"
-)
 SPEAKS_AT_ONCE = pytest.mark.open_broker(
     reason="the test speaks right behind its Connect, where a login would be"
 )
@@ -173,7 +170,7 @@ def test_of_unfinished_frames_the_slowest_goes_first_and_small_ones_never() -> N
     assert unfinished.bytes == 0
 
 
-@PLAYS_A_NEIGHBOUR
+@pytest.mark.open_broker(reason="the test plays a broker that has nothing to prove itself with")
 def test_a_broker_that_is_no_neighbour_is_refused(tmp_path: Path) -> None:
     answer = refused(tmp_path, Hello("nobody", 1), Overlay(0, ""))
     assert answer.code == "unknown"
@@ -268,19 +265,16 @@ async def linked(stage: Stage, tmp_path: Path, **options: str) -> tuple[Node, Sp
         tmp_path / "data", broker__topology=str(file), broker__name="root", **(patient | options)
     )
     node = await stage.node(config)
-    leaf = await stage.stranger(node)
-    await leaf.say(Hello("leaf", 1))
+    leaf = await stage.neighbour(node, "leaf")
     assert (await leaf.hear(Hello)).broker == "root"
     await leaf.hear(Interest)
     return node, leaf
 
 
-@PLAYS_A_NEIGHBOUR
 def test_a_newer_link_of_the_same_neighbour_ends_the_one_before(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         node, before = await linked(stage, tmp_path)
-        again = await stage.stranger(node)
-        await again.say(Hello("leaf", 2))
+        again = await stage.neighbour(node, "leaf", 2)
         await again.hear(Interest)
         assert await before.is_closed()
         assert len(node.runtime.peers) == 1
@@ -296,7 +290,6 @@ async def swept(clock: HandClock, seconds: float) -> None:
     await until(lambda: clock.server._links_swept == clock.now)
 
 
-@PLAYS_A_NEIGHBOUR
 def test_a_neighbour_that_does_not_answer_is_dead_and_one_that_does_is_not(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         node, leaf = await linked(
@@ -316,7 +309,6 @@ def test_a_neighbour_that_does_not_answer_is_dead_and_one_that_does_is_not(tmp_p
     play(story)
 
 
-@PLAYS_A_NEIGHBOUR
 def test_a_neighbour_that_goes_on_taking_what_is_before_the_ping_is_busy_and_not_dead(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         node, leaf = await linked(stage, tmp_path, links__ping="20ms", links__silence="500ms")
@@ -343,7 +335,6 @@ def test_a_neighbour_that_goes_on_taking_what_is_before_the_ping_is_busy_and_not
     play(story)
 
 
-@PLAYS_A_NEIGHBOUR
 def test_a_neighbour_that_says_what_the_spoken_version_does_not_have_is_refused(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         _, leaf = await linked(stage, tmp_path, links__version="3")
@@ -353,7 +344,6 @@ def test_a_neighbour_that_says_what_the_spoken_version_does_not_have_is_refused(
     play(story)
 
 
-@PLAYS_A_NEIGHBOUR
 def test_what_a_neighbour_says_of_an_unknown_pubend_changes_nothing(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         node, leaf = await linked(stage, tmp_path)
@@ -366,7 +356,6 @@ def test_what_a_neighbour_says_of_an_unknown_pubend_changes_nothing(tmp_path: Pa
     play(story)
 
 
-@PLAYS_A_NEIGHBOUR
 def test_knowledge_for_a_slow_neighbour_is_dropped_and_interest_is_not(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         node, leaf = await linked(stage, tmp_path)
@@ -388,7 +377,6 @@ def test_knowledge_for_a_slow_neighbour_is_dropped_and_interest_is_not(tmp_path:
     play(story)
 
 
-@PLAYS_A_NEIGHBOUR
 def test_small_frames_for_a_socket_that_takes_no_more_are_queued_as_few_pieces(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         node, leaf = await linked(stage, tmp_path)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.live_node import config_at
 from tests.node.speech import Stage, events, play
 from tidemark.wire.codec import encode, size_of
@@ -48,6 +50,7 @@ def test_frames_and_bytes_of_clients_are_counted_by_kind_in_both_directions(tmp_
     play(story)
 
 
+@pytest.mark.open_broker(reason="the test speaks right behind its Connect, where a login would be")
 def test_what_comes_in_the_read_of_the_introduction_counts_and_a_frame_in_parts_counts_once(
     tmp_path: Path,
 ) -> None:
@@ -79,8 +82,7 @@ def test_brokers_do_not_count_among_clients(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         config = config_at(tmp_path / "data", broker__topology=str(file), broker__name="root")
         node = await stage.node(config)
-        leaf = await stage.stranger(node)
-        await leaf.say(Hello("leaf", 1))
+        leaf = await stage.neighbour(node, "leaf")
         await leaf.hear(Hello)
         await leaf.say(Ping(3))
         await leaf.hear(Pong)

@@ -13,7 +13,7 @@ from tidemark.node.admin import QUESTIONS
 from tidemark.node.monitoring.link_traffic import LinkTraffic
 from tidemark.wire.answers import LINKS, FrameCount, LinkStatus
 from tidemark.wire.codec import encode, encoder_for_link, size_of
-from tidemark.wire.frames import AckExpected, Hello, Interest, Knowledge, Nack, Ping, Pong, Together
+from tidemark.wire.frames import AckExpected, Interest, Knowledge, Nack, Ping, Pong, Together
 
 ACK, NACK = AckExpected("p", 9), Nack("p", ((1, 2),), 5)
 EVENTS = Knowledge("p", 1, 9, 0, True, 5, batch(4, 7))
@@ -62,8 +62,7 @@ def test_a_broker_says_what_it_has_sent_over_a_link(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         config = config_at(tmp_path / "data", broker__topology=str(file), broker__name="root")
         node = await stage.node(config)
-        leaf = await stage.stranger(node)
-        await leaf.say(Hello("leaf", 1))
+        leaf = await stage.neighbour(node, "leaf")
         await leaf.hear(Interest)
         await leaf.say(Ping(3))
         await leaf.hear(Pong)
