@@ -5,7 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import sys
+from collections import Counter
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -69,6 +73,31 @@ def test_unknown_users_seem_to_have_the_iterations_and_salts_that_users_have() -
         salt, iterations = first_answer(accounts, name)
         assert iterations == "i=10000"
         assert len(base64.b64decode(salt.removeprefix("s="))) == 24
+
+
+def test_a_wrong_password_takes_the_same_steps_for_a_user_and_for_nobody() -> None:
+    accounts = UserAccounts(DOCUMENT)
+    wrong = "c=biws,r={},p=" + base64.b64encode(bytes(32)).decode()
+
+    def steps_of(name: str) -> Counter[str]:
+        """Every function that a login with a wrong password calls, in Python and in C, and how often."""
+        seen: Counter[str] = Counter()
+
+        def called(frame: FrameType, event: str, function: Any) -> None:
+            if event in ("call", "c_call"):
+                seen[frame.f_code.co_qualname if event == "call" else repr(function.__name__)] += 1
+
+        sys.setprofile(called)
+        try:
+            with pytest.raises(LoginError):
+                both_steps(LoginAttempt(accounts), f"n,,n={name},r=mine", wrong)
+        finally:
+            sys.setprofile(None)
+        return seen
+
+    steps_of("user-1")  # what is made once is made now
+    assert steps_of("user-1") == steps_of("nobody") == steps_of("user-2")  # names of one length
+    assert steps_of("user-1")["LoginAttempt._final"] == 1
 
 
 def test_a_document_without_passwords_lets_nobody_in_by_one() -> None:

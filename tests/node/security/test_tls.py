@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.node.security.secured import PASSWORDS, authority_in, broker_files, client_of, secured
+from tests.node.security.secured import (
+    PASSWORDS,
+    authority_in,
+    broker_files,
+    client_of,
+    document,
+    secured,
+)
 from tests.node.speech import Stage, play
+from tests.ports import free_ports
 from tests.waiting import PATIENCE_SECONDS, until
 from tidemark import listen
 from tidemark.client.client import connect
@@ -106,6 +116,49 @@ def test_certificates_are_read_again_and_connections_go_on(tmp_path: Path) -> No
                 assert (await still.ask("status"))["broker"] == "tidemark"
 
     play(story)
+
+
+def test_a_process_reads_certificates_again_when_they_change_and_on_sighup(tmp_path: Path) -> None:
+    authority, ca = authority_in(tmp_path / "ca")
+    newer, newer_ca = authority_in(tmp_path / "newer")
+    files = broker_files(authority, tmp_path, "b")
+    said = tmp_path / "said"
+    (port,) = free_ports(1)
+    (tmp_path / "access.toml").write_text(document())
+    settings = {key.replace("__", "."): value for key, value in files.items()} | {
+        "storage.data_dir": str(tmp_path / "data"),
+        "broker.listen": f"127.0.0.1:{port}",
+        "http.listen": "",
+        "security.mode": "accounts",
+        "security.access": str(tmp_path / "access.toml"),
+    }
+    arguments = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    login = {"user": "ops", "password": PASSWORDS["ops"], "connect_timeout": PATIENCE_SECONDS}
+
+    def times_read() -> int:
+        return said.read_text().count("certificates were read again")
+
+    async def story(_: Stage) -> None:
+        url = f"tidemark+tls://127.0.0.1:{port}"
+        await until(lambda: '"ready"' in said.read_text())
+        async with connect(url, ca=str(ca), **login) as before:  # type: ignore[arg-type]
+            made = broker_files(newer, tmp_path / "made", "b")
+            for name in ("security__key", "security__certificate"):
+                shutil.copy(made[name], files[name])
+            await until(lambda: times_read() == 1)
+            process.send_signal(signal.SIGHUP)
+            await until(lambda: times_read() == 2)
+            async with connect(url, ca=str(newer_ca), **login) as after:  # type: ignore[arg-type]
+                assert (await after.ask("status"))["broker"] == "tidemark"
+            assert (await before.ask("status"))["broker"] == "tidemark"
+
+    with said.open("w") as stderr:
+        process = subprocess.Popen([sys.executable, "-m", "tidemark.node", *arguments], stderr=stderr)
+    try:
+        play(story)
+    finally:
+        process.terminate()
+        process.wait(PATIENCE_SECONDS)
 
 
 def test_an_authority_that_was_taken_out_vouches_for_nobody_any_more(tmp_path: Path) -> None:
