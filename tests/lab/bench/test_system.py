@@ -58,6 +58,11 @@ TINY: dict[str, tuple[Any, Any]] = {
     "history": (history, history.HistoryEffort(20, (2_000, 4_000), 10)),
 }
 
+#: Benches whose subscribers speak plain frames, as lean as can be, and log in to nobody.
+LEAN = {"fanout", "idle", "history"}
+MEASURES_OPEN = pytest.mark.open_broker(
+    reason="lean subscribers of a benchmark say Connect and Subscribe at once, to brokers that are open"
+)
 #: Benches that start more processes than the others do, which `./run long` runs.
 LONG = {"publish", "catchup", "console", "hostile", "security", "workers"}
 
@@ -71,10 +76,12 @@ def _little_effort(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
     assert not list(tmp_path.iterdir()), "a bench removes its files"
 
 
+def _marks(name: str) -> list[pytest.MarkDecorator]:
+    return [*([pytest.mark.long] if name in LONG else []), *([MEASURES_OPEN] if name in LEAN else [])]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in TINY]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=_marks(name)) for name in TINY])
 def test_a_system_bench_says_what_it_found_and_every_subscriber_was_right(name: str) -> None:
     out = StringIO()
     assert run(name, json_output=True, quick=True, out=out) == 0
@@ -94,6 +101,7 @@ def test_a_missed_goal_fails_a_run_only_if_it_is_checked(monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
+@MEASURES_OPEN
 def test_what_a_worker_finds_wrong_fails_the_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

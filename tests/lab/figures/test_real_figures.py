@@ -132,6 +132,7 @@ def test_workers_are_judged_by_the_busiest() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.open_broker(reason="the clients of a crowd speak plain frames, to a broker that is open")
 def test_a_crowd_counts_what_it_gets_whatever_its_broker_runs_on() -> None:
     table = writes.rates_table()
     asyncio.run(writes.measured(table, QUEUED, 6, writes.CrowdEffort((6,), 0.3, 0.1)))
