@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-import urllib.request
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 
 from tests.live_node import live_node
 from tests.spark.archive.small_archive import batch_of
-from tests.waiting import PATIENCE_SECONDS, eventually
+from tests.waiting import eventually
 from tidemark import sync
 from tidemark.cli.pipeline.pipeline import _draw, describe_engine
 from tidemark.errors import ConfigError, NotConnectedError, RefusedError
@@ -113,9 +112,8 @@ def test_the_engine_is_told_to_people_and_to_brokers(tmp_path: Path) -> None:
         assert told[0] == EngineStarted("light", "as configured", "local[1]", "")
         assert seen == ["light"]
         assert status(path, None).engine is None
-        address = tm.ask("status")["http"]
-        eventually(lambda: 'tidemark_archive_engine{engine="light",' in metrics(address))
-        page = metrics(address)
+        eventually(lambda: 'tidemark_archive_engine{engine="light",' in node.metrics())
+        page = node.metrics()
         assert "tidemark_archive_batch 1.0" in page
         assert "tidemark_archive_lag_seconds 0.0" in page
         with pytest.raises(RefusedError, match="characters"):
@@ -140,7 +138,7 @@ def test_status_and_metrics_say_engine_batch_rate_lag_error_and_page(tmp_path: P
             told |= {"events_per_second": 12.5, "error": "the disk was full", "at": time.time()}
             tm.ask("report_engine", **told)
             found = replace(status(tmp_path / "archive", node.url), engine=EngineStatus(**told))
-        page = metrics(tm.ask("status")["http"])
+        page = node.metrics()
     drawn = _draw(found)
     assert (
         "engine spark on local[2], batch 7, UI http://127.0.0.1:4040, last error: the disk was full" in drawn
@@ -159,8 +157,3 @@ def good() -> dict[str, Any]:
         "engine": "light", "master": "", "process": 1, "ui": "", "batch": 1, "events": 1,
         "events_per_second": 1.0, "error": "", "at": 1.0,
     }  # fmt: skip
-
-
-def metrics(address: str) -> str:
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=PATIENCE_SECONDS) as answer:
-        return str(answer.read().decode())

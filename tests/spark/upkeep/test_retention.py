@@ -16,6 +16,8 @@ from deltalake import DeltaTable
 from tests.live_node import LiveNode, live_node
 from tests.spark.archive.on_disk import table_directory
 from tidemark import sync
+from tidemark.node import runtime
+from tidemark.node.clock import wall_us
 from tidemark.spark.archive import compaction, reader
 from tidemark.spark.archive.archive import Archive
 from tidemark.spark.archive.compaction import ArchiveRetention
@@ -66,12 +68,16 @@ class Filled:
                 tm.create_topic(topic, "[n: int, text: string]")
             # What is archived stays at the broker, too.
             tm.subscribe(">", durable="holds").close()
-            self.ticks = [
-                tick
-                for n in range(100)
-                for tick in (tm.publish(topic, {"n": n, "text": f"event {n}"}) for topic in ("t.x", "u"))
-                if tick is not None
-            ]
+            with pytest.MonkeyPatch.context() as patch:
+                # The time of day stands still: the ticks are one apart, however busy the machine is.
+                stopped = wall_us()
+                patch.setattr(runtime, "wall_us", lambda: stopped)
+                self.ticks = [
+                    tick
+                    for n in range(100)
+                    for tick in (tm.publish(topic, {"n": n, "text": f"event {n}"}) for topic in ("t.x", "u"))
+                    if tick is not None
+                ]
         with Archive(node.url, path) as archive:
             archive.round()
 
