@@ -4,24 +4,26 @@ Four brokers run at once and are measured in turns, so that they meet the same m
 one with TLS, one with accounts, and one with both. At each, as many clients subscribe. Those of a broker with
 accounts log in, and see what the rule of their role shows each of them; those of an open one write the same
 condition into their selectors. Everybody must get exactly the events that are its own, in order.
+
+What rules cost is less than what such runs differ by: `rules.py` measures it in the core alone, in pairs.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from tidemark.lab.bench.processes.harness import BenchBroker, BenchTestbed, WorkerProcess
 from tidemark.lab.bench.report import Goal, Measurement, Section
-from tidemark.lab.bench.security.principals import SHARDS, TOPIC, user
+from tidemark.lab.bench.security import rules
+from tidemark.lab.bench.security.principals import document
+from tidemark.lab.bench.security.rules import RULES_TIMES
 from tidemark.lab.processes.process_numbers import cpu_seconds_exact
 from tidemark.node.security.certificates import issue, make_authority
 from tidemark.node.security.login import make_verifier
 
-RULES_TIMES = 1.05
 TLS_TIMES = 1.6
 PASSWORD = "a password of the benchmark"
 BATCH_EVENTS = 100
@@ -44,11 +46,12 @@ class SecurityEffort:
     delivered: int
     published: int
     timed: int
+    in_the_core: rules.RulesEffort
 
 
-FULL = SecurityEffort(1_000, 5, 1_000, 10_000, 30)
-QUICK = SecurityEffort(100, 3, 10_000, 20_000, 50)
-TINY = SecurityEffort(10, 1, 100, 100, 5)
+FULL = SecurityEffort(1_000, 5, 1_000, 10_000, 30, rules.FULL)
+QUICK = SecurityEffort(100, 3, 10_000, 20_000, 50, rules.QUICK)
+TINY = SecurityEffort(10, 1, 100, 100, 5, rules.TINY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +82,18 @@ class Side:
     latency: list[int]
 
 
-def sections(effort: SecurityEffort) -> Iterator[Section]:
-    """Yields the sections; AssertionError when somebody gets anything but its own events."""
+def sections(effort: SecurityEffort, case: str | None = None) -> Iterator[Section]:
+    """Yields the sections of all CASES, or of one; AssertionError when somebody gets anything but its own."""
+    for name, found in CASES.items():
+        if case in (None, name):
+            yield from found(effort)
+
+
+def _in_the_core(effort: SecurityEffort) -> Iterator[Section]:
+    return rules.sections(effort.in_the_core)
+
+
+def _brokers(effort: SecurityEffort) -> Iterator[Section]:
     with BenchTestbed() as testbed:
         files = make_files(testbed.path, effort.principals)
         sides = {way.name: side_of(testbed, way, files, effort.principals) for way in WAYS}
@@ -94,6 +107,12 @@ def sections(effort: SecurityEffort) -> Iterator[Section]:
         yield Section(
             f"{effort.principals:,} principals, each with a rule of its own", [*_compared(sides)], notes=NOTES
         )
+
+
+CASES: Mapping[str, Callable[[SecurityEffort], Iterator[Section]]] = {
+    "rules": _in_the_core,
+    "brokers": _brokers,
+}
 
 
 def side_of(testbed: BenchTestbed, way: Way, files: dict[str, str], principals: int) -> Side:
@@ -150,20 +169,7 @@ def make_files(path: Path, principals: int) -> dict[str, str]:
     made = issue(authority, "bench", hosts=["127.0.0.1"], broker="bench")
     made.save(path / "cert.pem", path / "key.pem")
     (path / "ca.pem").write_bytes(authority.certificate)
-    verifier = json.dumps(make_verifier(PASSWORD).text)
-    users = [
-        f'[users.{user(number)}]\nroles = ["trader"]\nclaims = {{ shard = {number % SHARDS} }}\n'
-        f"password = {verifier}\n"
-        for number in range(principals)
-    ]
-    roles = (
-        f'[users.desk]\nroles = ["desk"]\npassword = {verifier}\n'
-        f'[roles.trader]\nsubscribe = ["{TOPIC}"]\n'
-        f'read."{TOPIC}" = "shard = :claims.shard AND account <> :user"\n'
-        f'[roles.desk]\npublish = ["{TOPIC}"]\ndeclare = ["{TOPIC}"]\nadminister = true\n'
-        f'write."{TOPIC}" = "account = :user AND n >= 0"\n'
-    )
-    (path / "access.toml").write_text("".join(users) + roles)
+    (path / "access.toml").write_text(document(principals, make_verifier(PASSWORD).text))
     return {
         "access": str(path / "access.toml"),
         "certificate": str(path / "cert.pem"),

@@ -7,6 +7,7 @@ open one because its selector says the same.
 from __future__ import annotations
 
 import asyncio
+import json
 from time import perf_counter_ns
 from typing import Any
 
@@ -32,6 +33,22 @@ def user(number: int) -> str:
 def selector(number: int) -> str:
     """Return what a user of an open broker subscribes with: the rule of its role, written out."""
     return f"shard = {number % SHARDS} AND account <> '{user(number)}'"
+
+
+def document(principals: int, verifier: str = "") -> str:
+    """Return the access document with all users and the desk, and a password if there is a `verifier`."""
+    password = f"password = {json.dumps(verifier)}\n" if verifier else ""
+    users = "".join(
+        f'[users.{user(number)}]\nroles = ["trader"]\nclaims = {{ shard = {number % SHARDS} }}\n{password}'
+        for number in range(principals)
+    )
+    return (
+        f'{users}[users.desk]\nroles = ["desk"]\n{password}'
+        f'[roles.trader]\nsubscribe = ["{TOPIC}"]\n'
+        f'read."{TOPIC}" = "shard = :claims.shard AND account <> :user"\n'
+        f'[roles.desk]\npublish = ["{TOPIC}"]\ndeclare = ["{TOPIC}"]\nadminister = true\n'
+        f'write."{TOPIC}" = "account = :user AND n >= 0"\n'
+    )
 
 
 def value(number: int) -> dict[str, Any]:

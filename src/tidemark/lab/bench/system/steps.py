@@ -9,11 +9,12 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import monotonic_ns, perf_counter_ns, sleep, time_ns
 
+from tidemark.access.document import AccessDocument
 from tidemark.broker.broker import Broker
 from tidemark.broker.effects import (
     ClientFrameReceived,
@@ -141,8 +142,11 @@ def _measured(events: int, apart: float) -> dict[str, list[int]]:
 
 
 @contextmanager
-def broker_in_process() -> Iterator[BrokerInProcess]:
-    """A broker with its store in this process, in a directory that is removed afterwards."""
+def broker_in_process(access: AccessDocument | None = None) -> Iterator[BrokerInProcess]:
+    """A broker with its store in this process, in a directory that is removed afterwards.
+
+    Without `access` it is open.
+    """
     with TemporaryDirectory(prefix="tidemark-steps-") as path:
         options = {"storage.data_dir": path, "storage.durability": "os", "broker.listen": "127.0.0.1:0"}
         config = load(options=options)
@@ -150,7 +154,8 @@ def broker_in_process() -> Iterator[BrokerInProcess]:
         store = open_store(config, directory)
         try:
             found = store.recover(hosted(config.topology, config.broker.name), time_ns() // 1_000)
-            broker = Broker(broker_config(config, store.incarnation), Registry(), found)
+            settings = replace(broker_config(config, store.incarnation), access=access)
+            broker = Broker(settings, Registry(), found)
             yield BrokerInProcess(broker, store)
         finally:
             store.close()
