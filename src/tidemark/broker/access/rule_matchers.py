@@ -19,7 +19,7 @@ from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.vectors.vector import Condition, compile_condition
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools
-from tidemark.message.batches.reader import EventReader, is_header
+from tidemark.message.batches.reader import BatchColumns, EventReader, is_header
 from tidemark.message.registry import Registry, TopicSchemas
 
 _MEMBER = 1
@@ -39,6 +39,9 @@ class RuleMatchers:
         self._made: dict[tuple[str, str], Audience] = {}
         #: topic and rule -> the rule for the schemas that a reader knows; None if it fits no event of them
         self._conditions: dict[tuple[str, str], tuple[ReferenceType[EventReader], Condition | None]] = {}
+        #: what was read of the last batch: its reader finds it again when the batch is matched, but only as
+        #: long as somebody holds it
+        self._columns: BatchColumns | None = None
 
     def chosen(self, pattern: str, rule: str, batch: EventBatch) -> tuple[int | None, Bools]:
         """Return the first row whose schema is not known here, or None, and which rows the rule chooses.
