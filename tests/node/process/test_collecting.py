@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidemark.node.process.collecting import GROWN_BUSY, ROUND_OBJECTS, Collecting
+from tidemark.node.process.collecting import GROWN_BUSY, GROWN_IDLE, ROUND_OBJECTS, Collecting
 
 
 class Circle:
@@ -53,6 +53,15 @@ def test_a_young_circle_is_found_soon_and_an_old_one_when_the_process_is_idle(
     assert old() is None
     assert not collecting._is_due(is_idle=True)
     assert kept
+
+
+def test_an_idle_process_does_not_look_at_all_objects_for_those_that_are_gone(collecting: Collecting) -> None:
+    # As connections that come and go: many objects live while the young are looked at, and few of them last.
+    for _ in range(8):
+        assert len([[number] for number in range(ROUND_OBJECTS)]) == ROUND_OBJECTS
+    assert collecting._grown > GROWN_IDLE
+    assert not collecting._is_due(is_idle=True), "clients would wait for a collection that finds nothing"
+    assert collecting._grown < GROWN_IDLE, "it has counted"
 
 
 def test_a_busy_process_looks_at_all_objects_once_there_are_many_more(collecting: Collecting) -> None:

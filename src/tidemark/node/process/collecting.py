@@ -73,11 +73,11 @@ class Collecting:
         self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
 
     def _is_due(self, *, is_idle: bool) -> bool:
-        if is_idle:
-            return self._grown > GROWN_IDLE
-        bound = max(GROWN_BUSY, self._objects)
+        bound = GROWN_IDLE if is_idle else max(GROWN_BUSY, self._objects)
         if self._grown > bound:
-            # Most of what was left alone may be gone. Counting takes time too, hence not every time.
+            # Most of what was left alone may be gone, as after many connections that came and went: a broker
+            # that serves a few clients counts as idle, and they would wait for a collection that finds
+            # nothing. Counting takes time too, hence not every time.
             self._grown = max(0, gc.get_freeze_count() - self._objects)
         return self._grown > bound
 

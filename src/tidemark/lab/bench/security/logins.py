@@ -46,6 +46,8 @@ def sections(effort: LoginsEffort) -> Iterator[Section]:
 def _guessed(testbed: BenchTestbed, side: Side, effort: LoginsEffort) -> Iterator[Measurement]:
     """Measure connected clients alone and beside wrong logins in turns, until so many have failed."""
     guesser = testbed.worker("guessing", url=side.broker.url)
+    # The first events wait until matchers are made, which is not what is measured.
+    side.clients.ask("latency", events=effort.timed, rate=RATE)
     alone: list[int] = []
     beside: list[int] = []
     failed = guesser.ask("failed")
