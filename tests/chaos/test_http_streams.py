@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.console.live_console import login
 from tests.ports import free_ports
 from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark import sync
@@ -66,7 +67,8 @@ class Reader(threading.Thread):
         while not self.is_over:
             connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=20)
             try:
-                connection.request("GET", self._path, headers={"Last-Event-ID": last} if last else {})
+                headers = login({"Last-Event-ID": last} if last else {})
+                connection.request("GET", self._path, headers=headers)
                 answer = connection.getresponse()
                 if answer.status == 200:
                     self.connections += 1
