@@ -185,11 +185,14 @@ class Admin:
         return page_of(known, len(self._registry.topics), given)
 
     def _pubends_for(self, client: int) -> list[PubendStatus]:
-        """Return the pubends; how much is published is for those who may monitor."""
+        """Return the pubends; how much is published, and when, is for those who may monitor.
+
+        Others read up to the position. They are not told that there is no event: a reader would ask for none.
+        """
         found = self.pubends()
         if self._access.may_monitor(client):
             return found
-        return [replace(each, last_event=None, bytes=0, publishers=0) for each in found]
+        return [replace(each, last_event=each.position, bytes=0, publishers=0) for each in found]
 
     def _streams_for(self, client: int) -> list[StreamStatus]:
         found = self.streams()

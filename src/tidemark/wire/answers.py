@@ -45,7 +45,7 @@ class PubendStatus(JsonObject):
     pubend: str
     #: the doubt horizon: what there is up to this tick is known, and on disk
     position: int
-    #: None before the first event
+    #: None before the first event; whoever may not monitor is told `position` in its place
     last_event: int | None
     #: events up to this tick were let go; None if none was
     lost: int | None
