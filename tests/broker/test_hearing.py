@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.broker.desk import MORNING, Desk, batch
 from tidemark.broker.effects import (
     AppendEvents,
@@ -14,6 +16,7 @@ from tidemark.broker.effects import (
     Woken,
 )
 from tidemark.broker.hearing import may_settle_later
+from tidemark.broker.overlay.overlay import Overlay
 from tidemark.wire.frames import Ack, Nack, Publish, Subscribe
 
 
@@ -44,3 +47,28 @@ def test_batches_that_are_heard_before_the_broker_settles_share_a_record_and_a_s
     answers = at.broker.hear(LogSynced(sync.ticket), 1, MORNING + 9)
     assert [each.frame.sequence for each in answers if isinstance(each, SendClient)] == [2, 4, 6]  # type: ignore[union-attr]
     at.broker.settle()
+
+
+def test_what_was_only_published_goes_to_the_log_and_nothing_else_is_settled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at = Desk()
+    at.declare("t")
+    at.broker.settle()
+    settled: list[str] = []
+    settle = Overlay.settle
+
+    def counted(self: Overlay) -> None:
+        settled.append("settled")
+        settle(self)
+
+    monkeypatch.setattr(Overlay, "settle", counted)
+    at.broker.hear(ClientFrameReceived(1, Publish("p", "me", 1, batch(0))), 0, MORNING)
+    wake = at.broker.next_wake()
+    assert at.broker.settle(is_log_held=True) == []
+    assert [type(each) for each in at.broker.settle()] == [AppendEvents, SyncLog]
+    assert settled == []
+    assert at.broker.next_wake() == wake
+    at.broker.hear(LogSynced(1), 1, MORNING + 9)
+    at.broker.settle()
+    assert settled == ["settled"]

@@ -45,6 +45,7 @@ from tidemark.broker.effects import (
     TablesCommitted,
     Woken,
 )
+from tidemark.broker.hearing import may_settle_later
 from tidemark.broker.hosting.consumed_limit import ConsumedLimit
 from tidemark.broker.hosting.host import Host
 from tidemark.broker.hosting.recalls import Recalls
@@ -111,6 +112,10 @@ class Broker:
         self.counters = turn.counters
         self._departures = Departures(config.silence_patience)
         self._woken_at = 0
+        #: nothing was heard since the broker has settled but what was published, which only the log gets
+        self._is_settled = False
+        #: what `next_wake` has returned, while that is so
+        self._wake_at: int | None = None
         #: the stimulus that is being handled is the passing of time
         self._is_woken = False
         self._pfs_synced_at = 0
@@ -125,14 +130,9 @@ class Broker:
         self._interests = Interests(config.incarnation, registry, turn)
         self.fetching = Fetching(self._pubends, self._streams, registry, turn, self._access)
         self._overlay = Overlay(config, self._streams, self._interests, turn)
-        self._reports = ReleaseReports(
-            config.name,
-            config.incarnation,
-            self._streams,
-            self._pubends,
-            self._overlay,
-            turn,
-            config.release_period,
+        me, life, overlay = config.name, config.incarnation, self._overlay
+        self._reports = reports = ReleaseReports(
+            me, life, self._streams, self._pubends, overlay, turn, config.release_period
         )
         self._overlay.listeners += (self.fetching, self._reports)
         self._host = Host(registry, self._interests, turn, config.host_policy, self.fetching, self._reports)
@@ -156,26 +156,16 @@ class Broker:
         )
         limit = ConsumedLimit(self._pubends, self._streams, turn, config.pubend_policy.lease_ahead)
         self._sessions = Sessions(
-            config.name,
-            self._host,
-            registry,
-            turn,
-            self._reports,
-            self._overlay,
-            limit,
-            config.client_limits,
-            self._access,
+            me, self._host, registry, turn, reports, overlay, limit, config.client_limits, self._access
         )
         self._held_quota = HeldQuota(
             self._host, turn, self._access.quotas.held_bytes, config.held_quota_period
         )
         self._sessions.recover(recovered.next_subscriber)
-        handover = self._sessions.handover
-        self._trust = Trust(config, self._overlay, handover, self._reports, self._topics, turn)
+        self._trust = Trust(config, overlay, self._sessions.handover, reports, self._topics, turn)
         self._topics.removal_listeners = (self._sessions,)
-        self._admin = Admin(
-            self._host, self._sessions, registry, self._pubends, self._reports.hosts, turn, self._access
-        )
+        hosts = reports.hosts
+        self._admin = Admin(self._host, self._sessions, registry, self._pubends, hosts, turn, self._access)
         for name, pubend in self._pubends.items():
             if self._host.delivered(name) is None:
                 self._streams[name].window.raise_floor(pubend.position)
@@ -211,16 +201,19 @@ class Broker:
         If it raises, the broker's state is in doubt, and the broker must not be used any more. A frame that
         cannot be handled does not raise: it changes nothing, and the connection that it came over is refused.
         """
-        self._turn.now = now
-        self._turn.wall = wall
+        turn = self._turn
+        turn.now = now
+        turn.wall = wall
+        if not may_settle_later(stimulus):
+            self._is_settled, self._wake_at = False, None
         try:
             self._dispatch(stimulus)
         except FrameError as error:
             self._refuse(stimulus, error)
-        self._is_woken = isinstance(stimulus, Woken)
+        self._is_woken = type(stimulus) is Woken
         if self._is_woken:
             self._periodic()
-        return self._departures.take(self._turn.out.take(), now)
+        return self._departures.take(turn.out.take(), now) if turn.out.effects else []
 
     def _refuse(self, stimulus: Stimulus, error: FrameError) -> None:
         """Refuse the connection of a frame that was only looked at, or raise `error` if more was done.
@@ -239,6 +232,8 @@ class Broker:
 
     def append(self) -> list[Effect]:
         """Give what was published to the log, whose sync publishers wait for, before `settle` does more."""
+        if not self._turn.log.gathering:
+            return []
         for pubend in self._pubends.values():
             pubend.log()
         self._turn.log.flush()
@@ -247,6 +242,7 @@ class Broker:
     def deliver(self, now: int, wall: int) -> list[Effect]:
         """Go on with deliveries that were too many for one turn: see `is_behind`. All must be settled."""
         self._turn.now, self._turn.wall = now, wall
+        self._is_settled, self._wake_at = False, None
         self._host.go_on()
         return self.settle()
 
@@ -258,8 +254,12 @@ class Broker:
     def settle(self, *, is_log_held: bool = False) -> list[Effect]:
         """Do the second half of `handle`: deliver, follow, ask and save what the first has made possible.
 
-        With `is_log_held` what was published is not given to the log yet: settle again soon.
+        With `is_log_held` what was published is not given to the log yet: settle again soon. If nothing was
+        heard since the last time but what was published, there is nothing to do but that.
         """
+        if self._is_settled:
+            return [] if is_log_held else self.append()
+        self._is_settled = True
         for pubend in self._pubends.values():
             if not is_log_held:
                 pubend.log()
@@ -321,19 +321,24 @@ class Broker:
 
     def next_wake(self) -> int:
         """Return the monotonic time when the broker wants a Woken at the latest."""
+        if self._wake_at is not None:
+            return self._wake_at
         if self._sessions.is_leaving or self._host.is_telling or self._host.is_behind:
             return self._turn.now
         times = [self._woken_at + self.config.period]
         times += [at for stream in self._streams.values() if (at := stream.next_wake()) is not None]
         times += [at for part in (self._overlay, self._departures) if (at := part.next_wake()) is not None]
-        return min(times)
+        self._wake_at = min(times)
+        return self._wake_at
 
     def _dispatch(self, stimulus: Stimulus) -> None:
         match stimulus:
-            case PeerFrameReceived(peer, frame):
-                self._peer_frame(peer, frame)
             case ClientFrameReceived(client, frame):
                 self._client_frame(client, frame)
+            case PeerFrameReceived(peer, frame):
+                self._peer_frame(peer, frame)
+            case LogSynced(ticket):
+                self._turn.log.synced(ticket)
             case ClientCame(client, principal, origin):
                 self._access.came(client, principal, origin)
             case AccessChanged(document):
@@ -352,8 +357,6 @@ class Broker:
                 self.fetching.gone(peer)
             case LinkMeasured():
                 self._overlay.measured(stimulus)
-            case LogSynced(ticket):
-                self._turn.log.synced(ticket)
             case LogFull(ticket):
                 if self._turn.log.failed(ticket):
                     self.counters["log_full"] += 1
@@ -497,9 +500,11 @@ class Broker:
     # Clients.
 
     def _client_frame(self, client: int, said: ClientFrame) -> None:
-        with self._turn.looking:
-            frame = self._access.checked(client, said)
-        if isinstance(frame, Refused) and frame is not said:
+        frame: ClientFrame | Refused = said
+        if not self._access.is_open:
+            with self._turn.looking:
+                frame = self._access.checked(client, said)
+        if frame is not said and isinstance(frame, Refused):
             if isinstance(said, Publish) and said.parts:
                 for part in parted(said):  # the refusal names an event of one frame
                     self._client_frame(client, part)
@@ -509,8 +514,6 @@ class Broker:
             return
         match frame:
             case Publish():
-                batch, now = frame.batch, self._turn.now
-                self._access.quotas.published(client, len(batch.data), batch.count, now)
                 self._publishing.publish(client, frame)
             case Leave():
                 self._publishing.leave(client, frame)

@@ -20,24 +20,24 @@ class GroupCommit:
         self._ticket = 0
         #: (action on success, action on failure), for writes that the running sync covers
         self._running: list[tuple[Action, Action]] = []
-        #: the same, for writes that came after the running sync was asked for
-        self._gathering: list[tuple[Action, Action]] = []
+        #: the same, for writes that came after the running sync was asked for; others only look at it
+        self.gathering: list[tuple[Action, Action]] = []
         self._is_running = False
 
     def after(self, action: Action = _nothing, failed: Action = _nothing) -> None:
         """Run `action` once everything written so far is durable, or `failed` if it could not be written."""
-        self._gathering.append((action, failed))
+        self.gathering.append((action, failed))
 
     @property
     def is_idle(self) -> bool:
         """Return whether no action waits for a sync."""
-        return not self._running and not self._gathering
+        return not self._running and not self.gathering
 
     def flush(self) -> None:
         """Ask for a sync if an action waits and no sync is under way. Call at the end of every stimulus."""
-        if self._is_running or not self._gathering:
+        if self._is_running or not self.gathering:
             return
-        self._running, self._gathering = self._gathering, []
+        self._running, self.gathering = self.gathering, []
         self._is_running = True
         self._ticket += 1
         self._sync(self._ticket)
@@ -58,7 +58,7 @@ class GroupCommit:
         """
         if ticket != self._ticket or not self._is_running:
             return False
-        undone, self._running, self._gathering = self._running + self._gathering, [], []
+        undone, self._running, self.gathering = self._running + self.gathering, [], []
         self._is_running = False
         for _, failed in undone:
             failed()

@@ -8,7 +8,7 @@ they give way to everything else on a slow link (`outgoing`), and so do frames t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tidemark.broker.effects import Effect, SendPeer
@@ -46,8 +46,13 @@ class Departures:
         #: neighbour -> what waits for company, each with the monotonic time until which it does
         self._patient: dict[str, list[tuple[int, PeerFrame]]] = {}
 
-    def take(self, effects: Iterable[Effect], now: int) -> list[Effect]:
+    def take(self, effects: list[Effect], now: int) -> list[Effect]:
         """Keep the frames to neighbours among these effects, and return the others."""
+        for effect in effects:
+            if type(effect) is SendPeer:
+                break
+        else:
+            return effects
         others: list[Effect] = []
         for effect in effects:
             if not isinstance(effect, SendPeer):
@@ -92,6 +97,8 @@ class Departures:
 
     def next_wake(self) -> int | None:
         """Return the monotonic time when somebody's patience ends; None if nobody waits."""
+        if not self._patient:
+            return None
         return min((until for waiting in self._patient.values() for until, _ in waiting), default=None)
 
 

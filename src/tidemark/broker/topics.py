@@ -295,7 +295,7 @@ class Topics:
     def problem_of(self, batch: EventBatch) -> tuple[str, str] | None:
         """Return the code and the reason for which these events cannot be published; None if they can."""
         for publisher in batch.publishers:
-            if (problem := control_problem(publisher)) is not None:
+            if not publisher.isprintable() and (problem := control_problem(publisher)) is not None:
                 return "schema", f"the publisher {visible(publisher)!r}: {problem}"
         topics, removed = self._registry.topics, self._registry.removed
         for topic, fingerprint in batch.shapes:

@@ -38,7 +38,7 @@ class Looking:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Turn what was raised into a FrameError."""
-        if isinstance(error, Exception) and not isinstance(error, FrameError):
+        if error is not None and isinstance(error, Exception) and not isinstance(error, FrameError):
             raise FrameError(f"{type(error).__name__}: {error}"[:REASON_CHARACTERS_MAX]) from error
 
 

@@ -64,6 +64,8 @@ class AccessControl:
     def __init__(self, document: AccessDocument | None, registry: Registry, turn: Turn) -> None:
         """`registry` has the topics that the broker knows; only `Topics` adds to them."""
         self._document = document
+        #: everybody may do everything
+        self.is_open = document is None
         self._registry = registry
         self._turn = turn
         self._principals: dict[int, Principal] = {}
@@ -80,11 +82,6 @@ class AccessControl:
         self._fits = RuleFits(registry)
         #: how much each principal uses of what it may; `Broker` and `Sessions` ask it too
         self.quotas = Quotas(self.rights, self._rights_of)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether everybody may do everything."""
-        return self._document is None
 
     # Who is there.
 
@@ -124,6 +121,7 @@ class AccessControl:
         if document == self._document:
             return
         before, self._document = self._document, document
+        self.is_open = document is None
         stale = [client for client, who in self._principals.items() if _differs(before, document, who)]
         self._rights.clear()
         self._rights_here.clear()

@@ -295,6 +295,8 @@ class Overlay:
 
     def next_wake(self) -> int | None:
         """Return the monotonic time when the next better route is due; None if there is none."""
+        if not self._better and not self._changeovers:
+            return None
         times = [at for _, at in self._better.values()] + [each.until for each in self._changeovers.values()]
         return min(times, default=None)
 

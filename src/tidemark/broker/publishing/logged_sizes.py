@@ -22,8 +22,7 @@ class LoggedSizes:
 
     def append(self, tick: int, size: int) -> None:
         """A batch was logged, whose last event has this tick."""
-        self._numbers.append(tick)
-        self._numbers.append(size)
+        self._numbers.extend((tick, size))
         self.bytes += size
 
     def lose(self, upto: int) -> None:

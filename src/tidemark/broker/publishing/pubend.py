@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from tidemark.broker.effects import (
     AppendEvents,
@@ -42,6 +42,8 @@ SECOND = 1_000_000
 #: Events that have come, or have become durable, together are one batch of about so many bytes at most.
 MERGED_BYTES_MAX = 512 << 10
 
+#: a publisher, its number of the last event of a batch, and the batch with its ticks
+_Gathered = tuple[str, int, EventBatch]
 #: `(base, upto]` and all its events
 _Fresh = tuple[int, int, EventBatch]
 
@@ -78,14 +80,6 @@ class PubendPolicy:
     release_unarchived: bool = False
     #: How often the log is looked through for events whose validity has passed, if there may be any.
     expiry: int = SECOND
-
-
-class _Gathered(NamedTuple):
-    """A batch with its ticks; `last` is the publisher's number of its last event."""
-
-    publisher: str
-    last: int
-    batch: EventBatch
 
 
 class RootStream(Protocol):
@@ -173,33 +167,34 @@ class Pubend:
 
         The publisher's name belongs to `owner` from now on, unless that is "".
         """
-        last = frame.sequence + frame.batch.count - 1
-        if self._is_damaged and not self._has_left(frame.publisher):
+        name, batch = frame.publisher, frame.batch
+        last = frame.sequence + batch.count - 1
+        has_left = self._has_left(name)
+        if self._is_damaged and not has_left:
             self._take_word(frame)
-        known = self._publishers.get(frame.publisher)
+        known = self._publishers.get(name)
         expected = known[0] + 1 if known is not None else 1
-        if last >= expected and self._has_left(frame.publisher):
-            self._refuse(client, frame.publisher, "moved", self._gone(frame.publisher))
+        if has_left and last >= expected:
+            self._refuse(client, name, "moved", self._gone(name))
             return
         if frame.sequence > expected:
             # Taking a later batch first would make the earlier one look like a repetition when it comes.
-            self._refuse(client, frame.publisher, "sequence", _out_of_order(frame, known))
+            self._refuse(client, name, "sequence", _out_of_order(frame, known))
             return
-        if known is None and not self._publishers.has_room(frame.publisher):
-            self._refuse(client, frame.publisher, "limit", TOO_MANY_NAMES)
+        if known is None and not self._publishers.has_room(name):
+            self._refuse(client, name, "limit", TOO_MANY_NAMES)
             return
-        self._counters["publishes_repeated"] += frame.sequence < expected
+        if frame.sequence < expected:
+            self._counters["publishes_repeated"] += 1
         if known is None or last > known[0]:
-            batch = frame.batch
             if known is not None and frame.sequence <= known[0]:
                 batch = batch.slice(known[0] + 1 - frame.sequence, batch.count)
-            self._give(frame.publisher, owner)
-            self._append(frame.publisher, last, batch)
-        appended = self._publishers.get(frame.publisher)
-        assert appended is not None
-        sequence, tick = appended
+            if owner:
+                self._give(name, owner)
+            self._append(name, last, batch)
+            known = last, self._last
         # Also for a duplicate: the original may still be on its way to the disk.
-        self._acknowledge(client, Published(self.name, frame.publisher, max(last, sequence), tick))
+        self._acknowledge(client, Published(self.name, name, *known))
 
     def expects(self, frame: Publish) -> bool:
         """Return whether a batch, of one or of several frames, begins with its publisher's next event."""
@@ -351,19 +346,23 @@ class Pubend:
         self._last = self._silent = first + batch.count - 1
         self._publishers.appended(publisher, (last, self._last))
         self._unsynced += 1
-        self._gathered.append(_Gathered(publisher, last, batch))
+        self._gathered.append((publisher, last, batch))
 
     def log(self) -> None:
         """Append what has come since the last call: what a publisher has sent in a row becomes one batch."""
         if not self._gathered:
             return
         gathered, self._gathered = self._gathered, []
+        if len(gathered) == 1:
+            self._log(*gathered[0], 1)
+            return
         for publisher, last, batches in _in_a_row(gathered):
-            batch = concatenate(batches)
-            self._out.add(AppendEvents(self.name, publisher, last - batch.count + 1, batch))
-            self._turn.log.after(
-                partial(self._durable, publisher, last, batch, len(batches)), self._forgotten
-            )
+            self._log(publisher, last, concatenate(batches), len(batches))
+
+    def _log(self, publisher: str, last: int, batch: EventBatch, came_in: int) -> None:
+        """Append a batch that has come in so many parts."""
+        self._out.add(AppendEvents(self.name, publisher, last - batch.count + 1, batch))
+        self._turn.log.after(partial(self._durable, publisher, last, batch, came_in), self._forgotten)
 
     def _durable(self, publisher: str, last: int, batch: EventBatch, came_in: int) -> None:
         """A batch, which has come in so many parts, is durable."""
@@ -384,7 +383,7 @@ class Pubend:
         """Pass on what has become durable; its publishers were answered already."""
         if self._fresh:
             fresh, self._fresh = self._fresh, []
-            for base, upto, batch in _merged(fresh):
+            for base, upto, batch in fresh if len(fresh) == 1 else _merged(fresh):
                 self._pass_on(base, upto, batch)
 
     def _pass_on(self, base: int, upto: int, batch: EventBatch | None) -> None:
@@ -550,15 +549,15 @@ def _in_a_row(gathered: list[_Gathered]) -> Iterator[tuple[str, int, list[EventB
 
     What is logged as one batch costs one record, whatever number of frames it came in.
     """
-    publisher, last, batches, size, tick = gathered[0].publisher, 0, list[EventBatch](), 0, 0
-    for each in gathered:
-        size += len(each.batch.data)
-        goes_on = each.publisher == publisher and int(each.batch.ticks[0]) == tick + 1
+    publisher, last, batches, size, tick = gathered[0][0], 0, list[EventBatch](), 0, 0
+    for name, number, batch in gathered:
+        size += len(batch.data)
+        goes_on = name == publisher and int(batch.ticks[0]) == tick + 1
         if batches and (not goes_on or size > MERGED_BYTES_MAX):
             yield publisher, last, batches
-            batches, size = [], len(each.batch.data)
-        batches.append(each.batch)
-        publisher, last, tick = each.publisher, each.last, int(each.batch.ticks[-1])
+            batches, size = [], len(batch.data)
+        batches.append(batch)
+        publisher, last, tick = name, number, int(batch.ticks[-1])
     yield publisher, last, batches
 
 

@@ -68,12 +68,17 @@ class Publishing:
 
     def publish(self, client: int, frame: Publish) -> None:
         """A client publishes a batch; of one that was made of several frames, each counts by itself."""
-        if frame.parts and self._takes_whole(client, frame):
+        if not self._access.is_open:
+            batch = frame.batch
+            self._access.quotas.published(client, len(batch.data), batch.count, self._turn.now)
+        if not frame.parts:
+            self._publish(client, frame)
+        elif self._takes_whole(client, frame):
             owner = self._owner(client, frame)
             self._pubends[frame.pubend].received_joined(client, frame, owner or "")
-            return
-        for each in parted(frame):
-            self._publish(client, each)
+        else:
+            for each in parted(frame):
+                self._publish(client, each)
 
     def _takes_whole(self, client: int, frame: Publish) -> bool:
         """Return whether a batch of several frames is logged as it is: nothing is repeated or refused."""
@@ -86,7 +91,7 @@ class Publishing:
     def _owner(self, client: int, frame: Publish) -> str | None:
         """Return whose the publisher's name is at a pubend that is here, if `client` is that; else None."""
         owner = self._pubends[frame.pubend].owner(frame.publisher)
-        return self._access.publisher_owner(client, frame.publisher, owner)
+        return owner if self._access.is_open else self._access.publisher_owner(client, frame.publisher, owner)
 
     def _publish(self, client: int, frame: Publish) -> None:
         pubend = self._pubends.get(frame.pubend)

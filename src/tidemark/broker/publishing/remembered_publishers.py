@@ -57,8 +57,13 @@ class RememberedPublishers:
 
     def appended(self, name: str, last: Last) -> None:
         """A batch that ends with this event was appended."""
+        given = self._given
+        if name in given:
+            self._durable.setdefault(name, given[name])
+            given[name] = last
+            return
         if name not in self._durable:
-            self._durable[name] = self.get(name)
+            self._durable[name] = self._made.get(name)
         self._set(name, last)
 
     def durable(self, name: str, last: Last) -> None:
@@ -115,7 +120,7 @@ class RememberedPublishers:
     def _set(self, name: str, last: Last) -> None:
         if name in self._given:
             self._given[name] = last
-        elif is_made(name):
+        elif name in self._made or is_made(name):
             self._made.pop(name, None)
             self._made[name] = last
             if len(self._made) > MADE_NAMES_MAX:
