@@ -185,6 +185,8 @@ class EventBatch:
         width, rest = divmod(len(self.body), self.count) if self.count else (0, 0)
         if rest or not width or self.ends[0] != width:
             return 0
+        if self.count == 1:
+            return width
         return width if self.ends.tobytes() == even_ends(width, self.count) else 0
 
     @lazy_property
@@ -309,7 +311,7 @@ class EventBatch:
         if self.count == 1 and (size < PRELUDE.size or self.ends[0] != size):
             raise DecodeError("the rows of the batch do not tile its body")
         if self.count == 1:
-            self._check_prelude(Prelude(*PRELUDE.unpack_from(self.body.data)), size)
+            self._check_prelude(PRELUDE.unpack_from(self.body.data), size)
             return
         if self.common is not None:
             self._check_prelude(self.common, self.row_bytes)
@@ -328,17 +330,21 @@ class EventBatch:
         if (self.prelude("key_bytes") > lengths - PRELUDE.size).any():
             raise DecodeError("a row's key is longer than the row")
 
-    def _check_prelude(self, prelude: Prelude, size: int) -> None:
-        """What `_check_rows` checks, of a row of this size: for one row, or for rows that are all alike."""
+    def _check_prelude(self, prelude: tuple[int, ...], size: int) -> None:
+        """What `_check_rows` checks, of a row of this size: for one row, or for rows that are all alike.
+
+        `prelude` has the fields of a Prelude.
+        """
+        shape, publisher, priority, reserved, key_bytes, _ = prelude
         if size > EVENT_BYTES_MAX:
             raise DecodeError(f"an event is over the limit of {EVENT_BYTES_MAX} bytes")
-        if prelude.shape >= len(self.shapes):
+        if shape >= len(self.shapes):
             raise DecodeError("a row names a shape that the batch does not define")
-        if prelude.publisher >= len(self.publishers):
+        if publisher >= len(self.publishers):
             raise DecodeError("a row names a publisher that the batch does not define")
-        if prelude.priority > PRIORITY_MAX or prelude.reserved:
+        if priority > PRIORITY_MAX or reserved:
             raise DecodeError("a row has a priority or flags that this version does not know")
-        if prelude.key_bytes > size - PRELUDE.size:
+        if key_bytes > size - PRELUDE.size:
             raise DecodeError("a row's key is longer than the row")
 
     def __len__(self) -> int:

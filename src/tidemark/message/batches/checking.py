@@ -148,10 +148,10 @@ def _groups(batch: EventBatch) -> Iterator[tuple[Shape, Ints]]:
 
 
 def _known(shape: Shape, schemas: Mapping[int, Schema]) -> Schema:
-    schema = schemas.get(shape.fingerprint)
-    if schema is None:
-        raise DecodeError(f"no schema has the fingerprint {shape.fingerprint:016x}")
-    return schema
+    try:
+        return schemas[shape.fingerprint]
+    except KeyError:
+        raise DecodeError(f"no schema has the fingerprint {shape.fingerprint:016x}") from None
 
 
 def _is_sound(batch: EventBatch, schema: Schema, rows: Ints) -> bool:

@@ -53,7 +53,9 @@ def restored(data: Buffer, last: int, row_bytes: int) -> EventBatch:
 
 def _counts_up(batch: EventBatch) -> bool:
     """Return whether each tick is one more than the one before."""
+    if batch.count == 1:
+        return True
     first, last = (int(batch.ticks[0]), int(batch.ticks[-1])) if batch.count else (0, 0)
     if batch.count != last - first + 1:
         return False
-    return batch.count == 1 or batch.ticks.tobytes() == np.arange(first, last + 1, dtype="<i8").tobytes()
+    return batch.ticks.tobytes() == np.arange(first, last + 1, dtype="<i8").tobytes()

@@ -44,6 +44,8 @@ class MessageDecoder:
         self._flat = flat
         self._nested = nested
         self._loads: list[_Load] = [self._leaf(leaf) for leaf in flat.leaves]
+        #: whether some stored forms are no values, of any case
+        self._is_checked = any(getattr(leaf.basic, "kind", None) in CHECKED_KINDS for leaf in flat.leaves)
 
     def decode(self, data: bytes, depth: int = 0) -> Any:
         """The value of a message that lies in `depth` others; DecodeError if the bytes are not a message."""
@@ -56,6 +58,9 @@ class MessageDecoder:
     def check(self, data: bytes) -> None:
         """Raise what `decode` would raise, for a flat form whose leaves are all atomic."""
         layout = self._flat.layout_of(data)
+        if not self._is_checked:
+            layout.checked(data)
+            return
         for leaf, stored in zip(layout.leaves, layout.unpack(data), strict=True):
             if leaf.basic.kind in CHECKED_KINDS:  # type: ignore[union-attr]  # all leaves are atomic
                 self._loads[leaf.index](stored, 0)

@@ -62,6 +62,10 @@ class CaseLayout:
         stored = groups.fixed + groups.ends + groups.optional_fixed + groups.optional_ends
         order = {leaf.index: at for at, leaf in enumerate(stored)}
         self._pick_natural = _picker([order[leaf.index] for leaf in self.leaves])
+        #: where fixed values, marks and optional fixed values end among the values of the header
+        fixed_end = len(self._prefix) + len(groups.fixed)
+        marks_end = fixed_end + (len(groups.ends) + 1 if groups.ends else 0)
+        self._ends = fixed_end, marks_end, marks_end + len(groups.optional_fixed)
 
     def pack(self, values: Sequence[Any]) -> bytes:
         """The message of stored leaf values in natural order: arguments of struct, or bytes if variable."""
@@ -83,24 +87,34 @@ class CaseLayout:
 
         DecodeError unless the header fits the bytes exactly.
         """
+        header, marks = self.checked(data)
+        fixed_end, marks_end, optional_end = self._ends
+        fixed, optional_fixed = header[len(self._prefix) : fixed_end], header[marks_end:optional_end]
+        pieces = [data[a:b] for a, b in pairwise(marks)]
+        ends = len(self._groups.ends)
+        return self._pick_natural([*fixed, *pieces[:ends], *optional_fixed, *pieces[ends:]])
+
+    def checked(self, data: bytes) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+        """The values of a message's header, and where its variable fields start and the last one ends.
+
+        DecodeError unless the header fits the bytes exactly.
+        """
         try:
             header = self._header.unpack_from(data)
         except error:
             raise DecodeError(f"truncated: {len(data)} bytes, the header alone has {self.size}") from None
-        groups = self._groups
-        reader = _Taker(header[len(self._prefix) :])
-        fixed = reader.take(len(groups.fixed))
-        marks = reader.take(len(groups.ends) + 1) if groups.ends else (self.size,)
-        optional_fixed = reader.take(len(groups.optional_fixed))
-        optional_marks = reader.take(len(groups.optional_ends) + 1) if groups.optional_ends else marks[-1:]
-        if optional_marks[0] != marks[-1]:
-            raise DecodeError("damaged: its variable fields do not meet")
-        marks += optional_marks[1:]
-        if marks[0] != self.size or marks[-1] != len(data) or any(a > b for a, b in pairwise(marks)):
+        fixed_end, marks_end, optional_end = self._ends
+        marks = header[fixed_end:marks_end] or (self.size,)
+        optional_marks = header[optional_end:]
+        if optional_marks:
+            if optional_marks[0] != marks[-1]:
+                raise DecodeError("damaged: its variable fields do not meet")
+            marks += optional_marks[1:]
+        is_tiled = marks[0] == self.size and marks[-1] == len(data)
+        # Two marks are in order if they are these two: the header was within the bytes.
+        if not is_tiled or (len(marks) > 2 and list(marks) != sorted(marks)):
             raise DecodeError("damaged: its variable fields do not tile the message")
-        pieces = [data[a:b] for a, b in pairwise(marks)]
-        ends = len(groups.ends)
-        return self._pick_natural([*fixed, *pieces[:ends], *optional_fixed, *pieces[ends:]])
+        return header, marks
 
     def _assign(self, at: int) -> str:
         """Give every leaf its slot from offset `at` on, and return the letters of the header's struct."""
@@ -124,18 +138,6 @@ class CaseLayout:
 
 def _marks(slots: dict[int, int], leaves: list[Leaf]) -> tuple[int, int]:
     return (slots[leaves[0].index], slots[leaves[-1].index] + 4) if leaves else (-1, -1)
-
-
-class _Taker:
-    """Takes values off a tuple, from the left."""
-
-    def __init__(self, values: tuple[Any, ...]) -> None:
-        self._values = values
-        self._at = 0
-
-    def take(self, count: int) -> tuple[Any, ...]:
-        self._at += count
-        return self._values[self._at - count : self._at]
 
 
 class _Groups:
