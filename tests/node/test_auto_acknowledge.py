@@ -10,6 +10,7 @@ from tests.live_node import config_at
 from tests.waiting import PATIENCE_SECONDS, bounded
 from tidemark.broker.effects import CommitTables, Effect
 from tidemark.node.node import Node
+from tidemark.persistence.event_logs import Report
 from tidemark.persistence.store import Store
 
 SUBSCRIBERS = 20
@@ -23,10 +24,10 @@ async def test_what_many_acknowledge_event_by_event_is_committed_together(tmp_pa
     commits: list[Effect] = []
     carry_out = store.carry_out
 
-    def counted(effect: Effect) -> object:
+    def counted(effect: Effect, report: Report | None = None) -> object:
         if isinstance(effect, CommitTables):
             commits.append(effect)
-        return carry_out(effect)
+        return carry_out(effect, report)
 
     store.carry_out = counted  # type: ignore[method-assign, assignment]
     url = f"tidemark://{node.address}"

@@ -21,6 +21,7 @@ from tidemark.node.connection import Connection
 from tidemark.node.node import Node
 from tidemark.node.server import StrangerCounts
 from tidemark.node.unfinished_input import UnfinishedInput
+from tidemark.persistence.event_logs import Report
 from tidemark.persistence.store import Store
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.codec import encode
@@ -511,9 +512,9 @@ def test_publishers_are_not_read_while_the_disk_is_behind(
     gate = threading.Event()
     carry_out = Store.carry_out
 
-    def slowly(self: Store, effect: Effect) -> Stimulus | None:
+    def slowly(self: Store, effect: Effect, report: Report | None = None) -> Stimulus | None:
         assert gate.wait(PATIENCE_SECONDS)
-        return carry_out(self, effect)
+        return carry_out(self, effect, report)
 
     async def story(stage: Stage) -> None:
         gate.set()

@@ -10,9 +10,11 @@ import pytest
 from tests.persistence.store_machine import Machine, append, matched, missed, read_all
 from tidemark.broker.effects import (
     CommitTables,
+    LogSynced,
     SaveSubscription,
     SaveTopic,
     SelectorSince,
+    Stimulus,
     SyncLog,
     SyncPfs,
 )
@@ -264,3 +266,16 @@ def test_the_witness_costs_no_sync_beside_those_of_the_stores() -> None:
     assert machine.witness.operations - before == 10 + 2
     machine.do(SaveTopic("t", True, ()), CommitTables(1))
     assert machine.witness.operations - before == 10 + 2 + 2
+
+
+def test_a_sync_of_the_log_is_reported_before_the_witness_is_told_of_it() -> None:
+    machine = Machine()
+    machine.do(append(1, 100), SyncLog(1), append(2, 200))
+    reported: list[tuple[Stimulus, int]] = []
+    before = machine.witness.operations
+    answer = machine.store.carry_out(
+        SyncLog(2), lambda stimulus: reported.append((stimulus, machine.witness.operations))
+    )
+    assert answer is None
+    assert reported == [(LogSynced(2), before)]
+    assert machine.witness.operations == before + 1

@@ -48,7 +48,7 @@ from tidemark.broker.preparation import Steps, Work
 from tidemark.node.clock import monotonic_us, wall_us
 from tidemark.node.disk.backlog import Backlog, InFlight
 from tidemark.node.disk.disk_thread import DiskWorker
-from tidemark.node.disk.disk_threads import DiskThreads
+from tidemark.node.disk.disk_threads import OF_EVENT_LOGS, DiskThreads
 from tidemark.node.logs import Log
 from tidemark.node.runtime_connection import RuntimeConnection, RuntimeLink
 from tidemark.node.turns.awake import Awake
@@ -180,13 +180,13 @@ class Runtime:
         to_disk: list[Effect] = []
         try:
             for stimulus in stimuli:
+                if handled and until < math.inf and self.turns.work() > until:
+                    break
                 if not self._is_refused(stimulus):
                     self._handle(stimulus, to_disk)
                 while self._gone:
                     self._handle(self._gone.pop(0), to_disk)
                 handled += 1
-                if self.turns.work() > until:
-                    break
             is_little = not to_disk and self._came_bytes < SETTLED_LATER_BYTES_MAX
             expects_more = expects_more and not self.sync_hold.has_come(self._came_bytes)
             may_wait = expects_more or (handled > 0 and self._is_log_syncing)
@@ -205,8 +205,7 @@ class Runtime:
             return handled + 1
         # A sync that publishers wait for runs while we write to sockets. Other disk work would only compete
         # with that writing for the interpreter, so it is handed over afterwards.
-        is_urgent = any(type(effect) is SyncLog for effect in to_disk)
-        if not is_urgent:
+        if SyncLog not in map(type, to_disk):
             self.flush()
         self._put(to_disk)
         self.flush()
@@ -294,9 +293,10 @@ class Runtime:
         Events first, which are waited for the longest.
         """
         for connections in (self.to_deliver, self.to_flush):
-            for connection in connections:
-                connection.flush()
-            connections.clear()
+            if connections:
+                for connection in connections:
+                    connection.flush()
+                connections.clear()
 
     def client_came(
         self, connection: RuntimeConnection, principal: Principal | None = None, origin: str = ""
@@ -323,7 +323,7 @@ class Runtime:
         """These frames of a client arrived. Returns how many of them were handled: see `give`."""
         allowed = self._quota_waits.allowed(client, frames)
         stimuli = [ClientFrameReceived(client, frame) for frame in frames[:allowed]]
-        size = sum(len(frame.batch.data) for frame in frames if type(frame) is Publish)
+        size = sum([len(frame.batch.data) for frame in frames if type(frame) is Publish])
         handled = self.give(stimuli, until, expects_more=size >= SETTLED_LATER_BYTES)
         if self._awake is not None:
             self._awake.stay()
@@ -430,9 +430,10 @@ class Runtime:
         if self.backlog.durable > before:
             self.sync_hold.answered(self.backlog.durable - before)
         began = self.turns.work()
-        reads = [stimulus for stimulus in stimuli if type(stimulus) in READ]
-        self._reads.add(reads)
-        self.give([stimulus for stimulus in stimuli if type(stimulus) not in READ] if reads else stimuli)
+        if reads := [stimulus for stimulus in stimuli if type(stimulus) in READ]:
+            self._reads.add(reads)
+            stimuli = [stimulus for stimulus in stimuli if type(stimulus) not in READ]
+        self.give(stimuli)
         self._charge_publishers(self.turns.work() - began)
         self._resume()
         if self._awake is not None and any(type(stimulus) is LogSynced for stimulus in stimuli):
@@ -443,7 +444,8 @@ class Runtime:
         if self._is_delivering:
             return  # what is durable and not delivered yet is still under way
         self._in_flight.done(self.backlog.durable)
-        if self.backlog.bytes > self._disk_queue_bytes_max // 2:
+        is_paused = self._paused_clients or self._paused_links
+        if not is_paused or self.backlog.bytes > self._disk_queue_bytes_max // 2:
             return
         for client in [each for each in self._paused_clients if self._in_flight.has_room(each)]:
             self._paused_clients.discard(client)
@@ -502,7 +504,9 @@ class Runtime:
     def _carry_out(self, effects: list[Effect], to_disk: list[Effect]) -> None:
         clients = self.clients
         for effect in effects:
-            if isinstance(effect, SendClient):
+            if type(effect) in OF_EVENT_LOGS:
+                to_disk.append(effect)
+            elif isinstance(effect, SendClient):
                 connection = clients.get(effect.client)
                 if connection is not None:
                     connection.send(effect.frame)

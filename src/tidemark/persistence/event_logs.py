@@ -13,7 +13,7 @@ comes with the next lease at the latest.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from tidemark.broker.effects import (
     AppendEvents,
@@ -29,6 +29,7 @@ from tidemark.broker.effects import (
     LoseLog,
     ReadLog,
     RecoveredPubend,
+    Stimulus,
 )
 from tidemark.errors import DiskFullError
 from tidemark.persistence.alarm import Alarms
@@ -40,6 +41,9 @@ from tidemark.ticks import TICK_MIN, Tick
 
 #: Bytes that may be appended and not synced. The volume holds as much again, for records of the logs' own.
 UNSYNCED_BYTES_MAX = 64 << 20
+
+#: Tells whoever waits for an effect that it was carried out.
+Report = Callable[[Stimulus], None]
 
 #: The cause of the alarm about a full disk.
 FULL = "full log"
@@ -137,10 +141,12 @@ class EventLogs:
         self._expiring[effect.pubend] = expired.upto, effect.wall
         return LogExpired(effect.pubend, expired.upto, expired.due)
 
-    def sync(self, ticket: int) -> LogSynced | LogFull | None:
+    def sync(self, ticket: int, report: Report | None = None) -> LogSynced | LogFull | None:
         """Make the group durable, or drop it if the disk is full. Returns the stimulus that says which.
 
-        Returns None while the broker has not answered an earlier LogFull. Raises DiskFailedError.
+        With `report` that is told as soon as the group is durable, before the witness knows of it, which
+        nobody waits for; None is returned then. Returns None too while the broker has not answered an earlier
+        LogFull. Raises DiskFailedError.
         """
         if self._is_full:
             return None
@@ -155,14 +161,17 @@ class EventLogs:
                 self._volume.flush()
         except DiskFullError as error:
             return self._refuse(ticket, str(error))
-        if self._needs_sync:
-            self._vouching.log_synced()
-        self._needs_sync = False
+        was_synced, self._needs_sync = self._needs_sync, False
         self._alarms.is_over(FULL)
         self._unsynced.clear()
         self._unsynced_bytes = 0
         self._has_let_go()
-        return LogSynced(ticket)
+        synced = LogSynced(ticket)
+        if report is not None:
+            report(synced)
+        if was_synced:
+            self._vouching.log_synced()
+        return synced if report is None else None
 
     def resume(self) -> None:
         """The broker has dropped what was dropped here: what comes now is appended again."""

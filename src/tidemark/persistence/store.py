@@ -51,7 +51,7 @@ from tidemark.broker.hosting.subscription import SavedSubscription
 from tidemark.errors import StorageError
 from tidemark.persistence.alarm import Alarms
 from tidemark.persistence.cache_store import CacheStore
-from tidemark.persistence.event_logs import EventLogs
+from tidemark.persistence.event_logs import EventLogs, Report
 from tidemark.persistence.pfs_store import PfsStore
 from tidemark.persistence.restoration import Restoration
 from tidemark.persistence.table_store import TableStore
@@ -231,10 +231,11 @@ class Store:
         self._raw_tables.copy_to(tables)
         return self._volumes[1].cut(), self._raw_tables.generation
 
-    def carry_out(self, effect: Effect) -> Stimulus | None:
+    def carry_out(self, effect: Effect, report: Report | None = None) -> Stimulus | None:
         """Carry out one effect. Returns the stimulus that reports it, if the broker waits for one.
 
-        Raises DiskFailedError.
+        With `report` a stimulus may be reported before all is done that nobody waits for; then None is
+        returned. Raises DiskFailedError.
         """
         match effect:
             case AppendEvents():
@@ -242,7 +243,7 @@ class Store:
             case AppendPfs():
                 self._pfs.append(effect)
             case SyncLog(ticket):
-                return self._logs.sync(ticket)
+                return self._logs.sync(ticket, report)
             case SyncPfs(ticket):
                 return self._pfs.sync(ticket)
             case CommitTables(ticket):

@@ -115,7 +115,7 @@ class Vouching:
     def log_synced(self) -> None:
         """The log was synced."""
         for each in self._of_log:
-            each.note(Known(log=self._log.place))
+            each.note_log(self._log.place)
 
     def topology_saved(self, version: int) -> None:
         """A topology was saved. Only the witness knows of it."""

@@ -27,7 +27,7 @@ from tidemark.broker.effects import (
 from tidemark.errors import DiskFailedError
 from tidemark.node.disk import disk_thread
 from tidemark.node.disk.backlog import APPEND_BYTES, Backlog
-from tidemark.node.disk.disk_thread import READ_AFTER, DiskThread
+from tidemark.node.disk.disk_thread import READ_AFTER, DiskThread, Report
 
 
 class Recorder:
@@ -40,7 +40,7 @@ class Recorder:
         self.is_waiting = False
         self.error: Exception | None = None
 
-    def carry_out(self, effect: Effect) -> Stimulus | None:
+    def carry_out(self, effect: Effect, _: Report) -> Stimulus | None:
         assert self.gate.wait(PATIENCE_SECONDS)
         self.seen.append(effect)
         if self.error is not None:
@@ -151,6 +151,30 @@ def test_the_log_is_full_until_a_group_finds_room() -> None:
     assert full == [True, True, False]
 
 
+def test_what_a_worker_reports_before_it_is_done_is_told_at_once_and_once() -> None:
+    class Early(Recorder):
+        def carry_out(self, effect: Effect, report: Report) -> Stimulus | None:
+            if isinstance(effect, SyncLog):
+                report(LogSynced(effect.ticket))
+            super().carry_out(effect, report)
+            return None
+
+    async def story() -> None:
+        worker, listener = Early(), KeepingListener()
+        worker.gate.clear()
+        disk = DiskThread(worker, listener)
+        disk.put((SyncLog(1),))
+        await asyncio.wait_for(listener.news.wait(), PATIENCE_SECONDS)
+        assert listener.done == [LogSynced(1)]
+        assert worker.seen == [], "the worker is still at it"
+        worker.gate.set()
+        await disk.stop()
+        assert listener.done == [LogSynced(1)]
+        assert listener.timed == ["log"]
+
+    asyncio.run(story())
+
+
 def test_what_is_completed_can_be_collected_before_the_loop_gets_to_it() -> None:
     async def story() -> None:
         worker, listener = Recorder(), KeepingListener()
@@ -158,7 +182,7 @@ def test_what_is_completed_can_be_collected_before_the_loop_gets_to_it() -> None
         disk.collect()
         disk.put((SyncLog(1),))
         waited = threading.Event()
-        while not disk._finished:  # the loop stands still meanwhile
+        while not disk.finished:  # the loop stands still meanwhile
             waited.wait(0.001)
         assert listener.done == []
         disk.collect()

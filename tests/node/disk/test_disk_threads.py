@@ -21,6 +21,7 @@ from tidemark.broker.effects import (
     TablesCommitted,
 )
 from tidemark.errors import DiskFailedError
+from tidemark.node.disk.disk_thread import Report
 from tidemark.node.disk.disk_threads import HELD_EVENTS_MAX, HELD_MAX, DiskThreads
 
 
@@ -33,7 +34,7 @@ class Slow:
         self.is_waiting = False
         self.error: Exception | None = None
 
-    def carry_out(self, effect: Effect) -> Stimulus | None:
+    def carry_out(self, effect: Effect, _: Report) -> Stimulus | None:
         self.seen.append(effect)
         match effect:
             case CommitTables(ticket):

@@ -24,6 +24,7 @@ from tidemark.node.node import Node
 from tidemark.node.process import process as process_module
 from tidemark.node.process.process import DAMAGED, DISK_FAILED, DONE, NOT_STARTED
 from tidemark.node.runtime import OWN_TICKET
+from tidemark.persistence.event_logs import Report
 from tidemark.persistence.store import Store
 from tidemark.wire.frames import Connect, Welcome
 
@@ -188,10 +189,10 @@ def test_a_disk_that_fails_at_the_very_end_is_no_good_end(
 ) -> None:
     carry_out = Store.carry_out
 
-    def fail_last(self: Store, effect: Effect) -> Stimulus | None:
+    def fail_last(self: Store, effect: Effect, report: Report | None = None) -> Stimulus | None:
         if effect == CommitTables(OWN_TICKET):
             raise DiskFailedError("sync failed: Input/output error", path="x")
-        return carry_out(self, effect)
+        return carry_out(self, effect, report)
 
     monkeypatch.setattr(Store, "carry_out", fail_last)
 

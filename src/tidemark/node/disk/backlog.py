@@ -7,7 +7,7 @@ events of all publishers are synced together, and each waits for the bytes of th
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable
 
 from tidemark.broker.effects import (
@@ -53,49 +53,44 @@ class Backlog:
     def __init__(self) -> None:
         #: whether the last sync of the event logs found the disk full
         self.is_log_full = False
-        self._log = _UnsyncedBytes()
+        #: bytes that were given to the event logs since the start, and how many of them are durable or were
+        #: dropped by a full disk; `put` and `done` change them
+        self.logged = 0
+        self.durable = 0
+        #: ticket of a sync of the event logs -> bytes given to them before it
+        self._log_syncs: dict[int, int] = {}
         self._pfs = _UnsyncedBytes()
-
-    @property
-    def logged(self) -> int:
-        """Bytes that were given to the event logs since the start."""
-        return self._log.appended
-
-    @property
-    def durable(self) -> int:
-        """Bytes of `logged` that are durable, or that a full disk has dropped."""
-        return self._log.durable
 
     @property
     def bytes(self) -> int:
         """Bytes that wait to become durable, in memory or in the operating system's cache."""
-        log, pfs = self._log, self._pfs
-        return log.appended - log.durable + pfs.appended - pfs.durable
+        return self.logged - self.durable + self._pfs.appended - self._pfs.durable
 
     def put(self, effects: Iterable[Effect]) -> None:
         """These effects were given to the disk threads."""
         for effect in effects:
-            match effect:
-                case AppendEvents(batch=batch):
-                    self._log.appended += batch.held_bytes + APPEND_BYTES
-                case AppendPfs(ticks=ticks, sets=sets, lengths=lengths):
-                    self._pfs.appended += ticks.nbytes + sets.nbytes + lengths.nbytes + APPEND_BYTES
-                case SyncLog(ticket):
-                    self._log.sync(ticket)
-                case SyncPfs(ticket):
-                    self._pfs.sync(ticket)
-                case ResumeLog():
-                    self._log.durable = self._log.appended
-                case _:
-                    pass
+            kind = type(effect)
+            if kind is AppendEvents:
+                self.logged += effect.batch.held_bytes + APPEND_BYTES  # type: ignore[union-attr]
+            elif kind is SyncLog:
+                self._log_syncs[effect.ticket] = self.logged  # type: ignore[union-attr]
+            elif isinstance(effect, AppendPfs):
+                self._pfs.appended += effect.ticks.nbytes + effect.sets.nbytes + effect.lengths.nbytes
+                self._pfs.appended += APPEND_BYTES
+            elif isinstance(effect, SyncPfs):
+                self._pfs.sync(effect.ticket)
+            elif kind is ResumeLog:
+                self.durable = self.logged
 
     def done(self, stimuli: Iterable[Stimulus]) -> None:
         """The disk threads report these completions."""
         for stimulus in stimuli:
             match stimulus:
                 case LogSynced(ticket) | LogFull(ticket):
-                    self.is_log_full = isinstance(stimulus, LogFull)
-                    self._log.synced(ticket)
+                    self.is_log_full = type(stimulus) is LogFull
+                    upto = self._log_syncs.pop(ticket, 0)
+                    if upto > self.durable:
+                        self.durable = upto
                 case PfsSynced(ticket):
                     self._pfs.synced(ticket)
                 case _:
@@ -125,7 +120,7 @@ class InFlight:
         self._weights: dict[int, int] = {}
         self._parts: dict[int, deque[tuple[int, int, int]]] = {}
         #: client -> the batches that it has under way
-        self._batches: Counter[int] = Counter()
+        self._batches: dict[int, int] = {}
         #: how often something became durable; and client -> how often until its last part came, the one that
         #: has been silent for longest first
         self._syncs = 0
@@ -135,7 +130,7 @@ class InFlight:
         """`client` has sent batches that took the logs from `before` bytes to `logged`."""
         weight = logged - before + BATCH_WEIGHT * batches
         self._parts.setdefault(client, deque()).append((logged, weight, batches))
-        self._batches[client] += batches
+        self._batches[client] = self._batches.get(client, 0) + batches
         self._weights[client] = self._weights.get(client, 0) + weight
         self._recent.pop(client, None)
         self._recent[client] = self._syncs
@@ -160,6 +155,8 @@ class InFlight:
 
         What is done with events takes time by their bytes; BATCH_WEIGHT would be too much for small ones.
         """
+        if len(self._weights) == 1:
+            return [(client, 1.0) for client in self._weights]
         sizes = {
             client: self._weights[client] - (BATCH_WEIGHT - SMALL_BYTES) * self._batches[client]
             for client in self._weights
@@ -180,7 +177,8 @@ class InFlight:
 
     def is_over(self, client: int) -> bool:
         """Return whether `client` has more under way than its share."""
-        return self._weights.get(client, 0) > self._share()
+        share = self._share() if len(self._recent) > 1 else self._bytes_max
+        return self._weights.get(client, 0) > share
 
     def has_room(self, client: int) -> bool:
         """Return whether `client` has used no more than half of its share."""

@@ -42,6 +42,7 @@ PAUSE_SECONDS_MAX = 0.02
 _READS = frozenset((FetchLog, ReadCache, ReadLog))
 
 _Mark = asyncio.Future[None]
+Report = Callable[[Stimulus], None]
 Result = TypeVar("Result")
 
 #: effect -> its name in the metric `tidemark_sync_seconds`
@@ -63,10 +64,11 @@ class DiskWorker(Protocol):
     def is_waiting(self) -> bool:
         """Whether some effect found the disk full and waits for `retry`."""
 
-    def carry_out(self, effect: Effect) -> Stimulus | None:
+    def carry_out(self, effect: Effect, report: Report, /) -> Stimulus | None:
         """Carry `effect` out.
 
-        Returns the stimulus that reports its completion, if the broker waits for one.
+        Returns the stimulus that reports its completion, if the broker waits for one. The worker may call
+        `report` with it instead, before it does what nobody waits for, and returns None then.
         """
 
     def retry(self) -> list[Stimulus]:
@@ -109,11 +111,13 @@ class DiskThread:
         self._is_dead = False
         #: Completions, and durations of syncs, that the loop has not collected: the thread appends, the loop
         #: takes. `_is_told`: a wake-up of the loop is under way; the thread sets it, the loop clears it.
-        self._finished: deque[Stimulus] = deque()
+        self.finished: deque[Stimulus] = deque()
         self._took: deque[tuple[str, float]] = deque()
         self._is_told = False
         #: when the running effect began, on the clock of perf_counter; None while the thread waits for work
         self._since: float | None = None
+        #: the name of the running sync, until its time is noted; None if no sync is running
+        self._timed: str | None = None
         self._thread = threading.Thread(target=self._run, name="disk", daemon=True)
         self._thread.start()
 
@@ -159,15 +163,15 @@ class DiskThread:
 
     def collect(self) -> None:
         """Report now what has been completed, if anything, and not in the next pass of the event loop."""
-        if self._finished:
+        if self.finished:
             self._collect()
 
     def _collect(self) -> None:
         # Before emptying the queue: what comes from here on wakes the loop again.
         self._is_told = False
         finished: list[Stimulus] = []
-        while self._finished:
-            finished.append(self._finished.popleft())
+        while self.finished:
+            finished.append(self.finished.popleft())
         if finished:
             self._listener.disk_finished(finished)
         while self._took:
@@ -259,18 +263,26 @@ class DiskThread:
         self._loop.call_soon_threadsafe(self._answer, call.answer, answer)
 
     def _carry_out(self, effect: Effect) -> None:
-        began = self._since = perf_counter()
-        stimulus = self._worker.carry_out(effect)
-        which = SYNCS.get(type(effect))
-        if which is not None:
-            # The loop passes it on later: doing it here would hold the interpreter lock while the loop wants
-            # to handle the completion.
-            self._took.append((which, perf_counter() - began))
+        self._since = perf_counter()
+        self._timed = SYNCS.get(type(effect))
+        stimulus = self._worker.carry_out(effect, self._report)
         if stimulus is not None:
             self._report(stimulus)
+        elif self._timed is not None:
+            self._time()
+
+    def _time(self) -> None:
+        """Note how long the running sync has taken so far."""
+        # The loop passes it on later: doing it here would hold the interpreter lock while the loop wants to
+        # handle the completion.
+        if self._timed is not None and self._since is not None:
+            self._took.append((self._timed, perf_counter() - self._since))
+            self._timed = None
 
     def _report(self, stimulus: Stimulus) -> None:
-        self._finished.append(stimulus)
+        if self._timed is not None:
+            self._time()
+        self.finished.append(stimulus)
         if not self._is_told:
             self._is_told = True
             self._loop.call_soon_threadsafe(self._collect)

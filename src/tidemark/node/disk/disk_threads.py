@@ -36,9 +36,10 @@ from tidemark.broker.effects import (
     SyncLog,
     WriteCache,
 )
-from tidemark.node.disk.disk_thread import DiskListener, DiskThread, DiskWorker, Result
+from tidemark.node.disk.disk_thread import DiskListener, DiskThread, DiskWorker, Report, Result
 
-_OF_EVENT_LOGS = frozenset(
+#: Effects that the thread of the event logs carries out.
+OF_EVENT_LOGS = frozenset(
     (
         *(AppendEvents, AppendLease, AppendMove, ExpireLog, FetchLog, LoseLog, ReadLog, ResumeLog, SyncLog),
         *(ChopCache, ReadCache, WriteCache),
@@ -59,23 +60,28 @@ class DiskThreads:
         self._pfs_and_tables_worker = _SharedWorker(worker, retries=True)
         self._event_logs = DiskThread(self._event_logs_worker, self)
         self._pfs_and_tables = DiskThread(self._pfs_and_tables_worker, self)
+        self._threads = self._event_logs, self._pfs_and_tables
         #: effects of the thread for the PFS and the tables that were not handed to it yet
         self._held: list[Effect] = []
         self._held_events = 0
 
     def put(self, effects: Sequence[Effect]) -> None:
         """Carry these effects out, each after all that were put before for the same thread."""
-        of_event_logs = [effect for effect in effects if type(effect) in _OF_EVENT_LOGS]
+        of_event_logs: list[Effect] = []
+        is_awaited = False
+        for effect in effects:
+            if type(effect) in OF_EVENT_LOGS:
+                of_event_logs.append(effect)
+                continue
+            self._held.append(effect)
+            if isinstance(effect, AppendPfs):
+                self._held_events += len(effect.ticks)
+            else:
+                is_awaited = True  # nobody waits for what is only added
         if of_event_logs:
             self._event_logs.put(of_event_logs)
-        if len(of_event_logs) < len(effects):
-            others = [effect for effect in effects if type(effect) not in _OF_EVENT_LOGS]
-            self._held += others
-            self._held_events += sum(len(each.ticks) for each in others if isinstance(each, AppendPfs))
-            is_much = len(self._held) > HELD_MAX or self._held_events > HELD_EVENTS_MAX
-            # Nobody waits for what is only added.
-            if is_much or not all(type(each) is AppendPfs for each in others):
-                self._hand_over()
+        if is_awaited or len(self._held) > HELD_MAX or self._held_events > HELD_EVENTS_MAX:
+            self._hand_over()
 
     def _hand_over(self) -> None:
         if self._held:
@@ -84,8 +90,9 @@ class DiskThreads:
 
     def collect(self) -> None:
         """Report now what the threads have completed, if anything: see `DiskThread.collect`."""
-        self._event_logs.collect()
-        self._pfs_and_tables.collect()
+        for thread in self._threads:
+            if thread.finished:
+                thread.collect()
 
     async def call(self, function: Callable[[], Result]) -> Result:
         """Call `function` on the thread of the event logs: see `DiskThread.call`."""
@@ -184,9 +191,9 @@ class _SharedWorker:
         """Whether this thread has something to retry."""
         return self._retries and self._worker.is_waiting
 
-    def carry_out(self, effect: Effect) -> Stimulus | None:
+    def carry_out(self, effect: Effect, report: Report) -> Stimulus | None:
         """Carry `effect` out, unless a thread has failed. Returns the stimulus that reports it, if any."""
-        return None if self.is_over else self._worker.carry_out(effect)
+        return None if self.is_over else self._worker.carry_out(effect, report)
 
     def retry(self) -> list[Stimulus]:
         """Try the waiting effects again, unless a thread has failed. Returns what is to be reported."""

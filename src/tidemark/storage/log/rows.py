@@ -84,6 +84,11 @@ class RowTable:
         return int(self._columns[1][self._last - 1]) if self._last > self._first else None
 
     @property
+    def first_home(self) -> int | None:
+        """The home of the first row; None if there are no rows."""
+        return int(self._columns[2][self._first]) if self._last > self._first else None
+
+    @property
     def nbytes(self) -> int:
         """How many bytes of memory the columns take."""
         return sum(column.nbytes for column in self._columns)
@@ -92,8 +97,8 @@ class RowTable:
         """Add a row at the end."""
         if self._last == len(self._columns[0]):
             self._make_room(1)
-        for column, value in zip(self._columns, (index, mark, home, offset, length), strict=True):
-            column[self._last] = value
+        at, (indexes, marks, homes, offsets, lengths) = self._last, self._columns
+        indexes[at], marks[at], homes[at], offsets[at], lengths[at] = index, mark, home, offset, length
         self._last += 1
 
     def extend(self, rows: RecordRows) -> None:

@@ -43,6 +43,8 @@ from tidemark.storage.log.writer import VolumeWriter
 
 #: How many bytes may wait for one flush; the owner must apply back-pressure before that.
 PENDING_BYTES_MAX = 128 << 20
+#: The pieces of a record of so many bytes are joined: one check and one piece cost less than copying them.
+JOINED_BYTES_MAX = 4 << 10
 #: How many bytes `read_some` returns unless told otherwise.
 READ_BYTES = 1 << 20
 #: How many records it returns unless it is told that there is no bound.
@@ -196,9 +198,12 @@ class LogVolume:
         take the record back, `undo` is called, that of the newest record first, and the next record gets the
         same index.
         """
-        self._refuse_after_failure()
-        log = self._stream(stream)
+        if self._failure is not None:
+            self._refuse_after_failure()
+        log = self._streams.get(stream) or self._stream(stream)
         length = sum(map(len, pieces))
+        if length <= JOINED_BYTES_MAX:
+            pieces = (b"".join(pieces),)
         assert length <= RECORD_BYTES_MAX
         assert self._group_bytes + length <= PENDING_BYTES_MAX
         assert mark >= log.last_mark
@@ -226,7 +231,8 @@ class LogVolume:
         Raises DiskFullError: everything since the last flush is taken back, chops too. Raises
         DiskFailedError: nothing is written any more, now or later.
         """
-        self._refuse_after_failure()
+        if self._failure is not None:
+            self._refuse_after_failure()
         if not self._group and not self._chops:
             return
         try:
@@ -287,10 +293,15 @@ class LogVolume:
         rows = self._stream(stream).table.rows
         return list(zip(rows.marks.tolist(), rows.lengths.tolist(), strict=True))
 
+    @property
+    def newest_segment(self) -> int:
+        """The number of the newest segment that exists or ever did."""
+        return self._writer.number
+
     def segments_behind(self, stream: str) -> int:
         """Returns how many segments ago the stream's first record was written: it keeps that one on disk."""
-        rows = self._stream(stream).table.rows
-        return self._writer.number - int(rows.homes[0]) if rows.size else 0
+        first = self._stream(stream).table.first_home
+        return 0 if first is None else self._writer.number - first
 
     def read(self, stream: str, index: int) -> bytes:
         """Returns the payload of one record. Raises DamagedError if it is lost."""
@@ -375,8 +386,10 @@ class LogVolume:
             self._write()
 
     def _write(self) -> None:
-        chops = [self._streams[name].chopped_to(upto) for name, upto in self._chops.items()]
-        listed = [log.entry for log in self._unlisted]
+        chops: Sequence[Entry] = ()
+        if self._chops:
+            chops = [self._streams[name].chopped_to(upto) for name, upto in self._chops.items()]
+        listed = [log.entry for log in self._unlisted] if self._unlisted else ()
         number, offsets = self._writer.write(self._group, listed, chops, self._known)
         for record, offset in zip(self._group, offsets, strict=True):
             log = self._by_id[record.stream]

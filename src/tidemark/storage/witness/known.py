@@ -49,6 +49,10 @@ class Known:
             max(self.topology, other.topology),
         )
 
+    def with_log(self, log: Place) -> Known:
+        """Returns this with the log at `log`, which is no earlier than what is known of it."""
+        return Known(log, self.pfs, self.generation, self.incarnation, self.subscribers, self.topology)
+
     def encode(self) -> bytes:
         """Returns the bytes of this, with a check."""
         numbers = _NUMBERS.pack(

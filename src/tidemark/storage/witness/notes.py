@@ -25,6 +25,8 @@ class Notes:
         #: everything that the notes say
         self.known = _read(volume)
         self._generation = self.known.generation
+        #: the newest segment of the volume when the note was found not to be too old; 0 before that
+        self._looked_in = 0
 
     @property
     def _is_behind(self) -> bool:
@@ -32,7 +34,16 @@ class Notes:
 
     def is_due(self, generation: int) -> bool:
         """Whether tables that have had so many commits are worth a note."""
-        return generation != self._generation or self._is_behind
+        if generation != self._generation:
+            return True
+        # How old the first note is changes with the segments only, or with a newer note.
+        newest = self._volume.newest_segment
+        if newest == self._looked_in:
+            return False
+        is_behind = self._is_behind
+        if not is_behind:
+            self._looked_in = newest
+        return is_behind
 
     def note(self, known: Known) -> None:
         """Add a note to what the volume writes with its next sync, unless the last one still holds."""

@@ -11,10 +11,9 @@ none. The files are not needed for anything else; without them the broker starts
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from tidemark.errors import DiskFullError
 from tidemark.storage.disk.disk import Disk, File
+from tidemark.storage.log.segments.place import Place
 from tidemark.storage.log.segments.segment import read_all
 from tidemark.storage.witness.known import KNOWN_BYTES, Known, decode_known
 
@@ -43,14 +42,25 @@ class Witness:
         Raises DiskFailedError.
         """
         self.known = self.known.joined(known)
-        with suppress(DiskFullError):  # a note that is not kept only means that less is expected
+        self._write(sync=sync)
+
+    def note_log(self, place: Place) -> None:
+        """Keep that the log has got to `place`, as after each of its syncs. Raises DiskFailedError."""
+        if place > self.known.log:
+            self.known = self.known.with_log(place)
+        self._write(sync=False)
+
+    def _write(self, *, sync: bool) -> None:
+        try:
             if self._file is None or self._notes >= NOTES_MAX:
                 self._change_files()
             assert self._file is not None
-            self._file.append([self.known.encode()])
+            self._file.append((self.known.encode(),))
             self._notes += 1
             if sync:
                 self._file.sync()
+        except DiskFullError:
+            pass  # a note that is not kept only means that less is expected
 
     def close(self) -> None:
         """Close the file. What was noted stays, as far as the operating system gets to write it."""
