@@ -96,7 +96,9 @@ class Publishers:
 
     def note(self, name: str, published: LastPublished) -> Undo:
         """Remember `published` as the publisher's last event. Returns the function that takes that back."""
-        entries = self._made if is_made(name) else self._given
+        if name in self._given:
+            return self._note_given(name, published)
+        entries = self._made if name in self._made or is_made(name) else self._given
         before = self._pop(entries, name)
         self._put(entries, name, published)
         forgotten: tuple[str, LastPublished] | None = None
@@ -115,6 +117,17 @@ class Publishers:
                     self._put(entries, old, event)
             if forgotten is not None:
                 self._set_move(forgotten[0], move)
+
+        return undo
+
+    def _note_given(self, name: str, published: LastPublished) -> Undo:
+        """Do what `note` does, for a given name that is remembered: the most frequent case."""
+        before = self._given.pop(name)
+        self._given[name] = published
+
+        def undo() -> None:
+            del self._given[name]
+            self._given[name] = before
 
         return undo
 

@@ -62,8 +62,8 @@ def record_bytes(length: int) -> int:
     return HEADER_BYTES + length + -length % ALIGNMENT
 
 
-def encode_header(header: Header, offset: int, seed: int) -> bytes:
-    """Returns the bytes of a header; they pass the check at this offset only."""
+def encode_header(header: tuple[int, ...], offset: int, seed: int) -> bytes:
+    """Returns the bytes of the fields of a Header, in order; they pass the check at this offset only."""
     checked = _CHECKED.pack(offset, *header)
     return _CHECK.pack(crc32c(checked, seed)) + checked[8:]
 

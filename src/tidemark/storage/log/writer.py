@@ -19,6 +19,9 @@ from tidemark.storage.log.segments.place import NOWHERE, Place
 from tidemark.storage.log.segments.tail import TailSegment
 from tidemark.storage.log.stream import Pending
 
+#: Room that is kept for the catalogue beside a group that does not change it.
+_NO_CATALOGUE_BYTES = 4 * record_bytes(0)
+
 
 class VolumeWriter:
     """Owns the last segment. Raises the disk's errors; a full disk leaves everything as it was."""
@@ -58,12 +61,22 @@ class VolumeWriter:
         """
         before = encode_catalogue(listed, whole=False) if listed else b""
         after = encode_catalogue(chops, whole=False) if chops else b""
-        size = sum(record_bytes(record.length) for record in group)
-        tail = self._room_for(size + 2 * (record_bytes(len(before)) + record_bytes(len(after))), known)
-        named = self._twice(before)
-        offsets = tail.write([*named, *group, *self._twice(after)])
+        size = _NO_CATALOGUE_BYTES
+        if before or after:
+            size = 2 * (record_bytes(len(before)) + record_bytes(len(after)))
+        for record in group:
+            size += record_bytes(record.length)
+        tail = self._tail
+        if tail is None or tail.size + size > self._segment_bytes:
+            tail = self._room_for(size, known)
+        if not before and not after:
+            offsets = tail.write(group)
+        else:
+            named = self._twice(before)
+            offsets = tail.write([*named, *group, *self._twice(after)])
+            offsets = offsets[len(named) : len(named) + len(group)]
         self._used = True
-        return tail.number, offsets[len(named) : len(named) + len(group)]
+        return tail.number, offsets
 
     def sync(self) -> None:
         """Return when all that was written is on the platter. Raises DiskFailedError."""

@@ -11,7 +11,6 @@ from tidemark.storage.log.checksum import crc32c
 from tidemark.storage.log.record import (
     ALIGNMENT,
     FOOTER_STREAM,
-    Header,
     encode_header,
     record_bytes,
     seed_of,
@@ -85,38 +84,34 @@ class TailSegment:
         """Write the footer and sync: nothing is written to the segment after that."""
         rows = self._table.rows.tobytes()
         footer = Pending(FOOTER_STREAM, self.number, 0, len(rows), crc32c(rows), [rows])
-        pieces, _ = self._encode([footer])
+        pieces, _, _ = self._encode([footer])
         self.file.append([*pieces, encode_trailer(self.size, self._seed)])
         self.file.sync()
 
     def _write(self, before: list[Buffer], records: Sequence[Pending]) -> list[int]:
-        pieces, offsets = self._encode(records)
+        pieces, offsets, end = self._encode(records)
         # A part of one record is worth nothing, so its bytes may get to the platter in any order. Of several
         # records, a later one must not survive without an earlier one.
         self.file.append(before + pieces, as_one=not before and len(records) == 1)
         for record, offset in zip(records, offsets, strict=True):
             self._table.add(record.index, record.mark, record.stream, offset, record.length)
-        self.size = offsets[-1] + record_bytes(records[-1].length)
+        self.size = end
         return offsets
 
-    def _encode(self, records: Sequence[Pending]) -> tuple[list[Buffer], list[int]]:
-        """Returns the bytes of the records, and the offset where each starts."""
+    def _encode(self, records: Sequence[Pending]) -> tuple[list[Buffer], list[int], int]:
+        """Returns the bytes of the records, the offset where each starts, and where the last one ends."""
         pieces: list[Buffer] = []
         offsets: list[int] = []
         at = self.size
         for record in records:
-            header = Header(
-                record.length,
-                record.payload_check,
-                record.stream,
-                record.index,
-                record.mark,
-                self._epoch,
-                self.synced,
+            header = (
+                *(record.length, record.payload_check, record.stream),
+                *(record.index, record.mark, self._epoch, self.synced),
             )
-            pieces += (encode_header(header, at, self._seed), *record.pieces)
+            pieces.append(encode_header(header, at, self._seed))
+            pieces += record.pieces
             if record.length % ALIGNMENT:
                 pieces.append(_PADDING[-record.length % ALIGNMENT])
             offsets.append(at)
             at += record_bytes(record.length)
-        return pieces, offsets
+        return pieces, offsets, at
