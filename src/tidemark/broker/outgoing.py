@@ -81,7 +81,7 @@ def is_question(frame: Frame) -> bool:
 
 def events_in(frame: Frame) -> int:
     """Return the number of events that a frame to a neighbour carries."""
-    if isinstance(frame, Together):
+    if type(frame) is Together:
         return sum(map(events_in, frame.frames))
     return frame.batch.count if isinstance(frame, Knowledge) and frame.batch is not None else 0
 

@@ -270,9 +270,12 @@ class Audience:
 
     def unknown_from(self, batch: EventBatch) -> int | None:
         """The first row whose topic, or whose schema, the registry does not know; None if it knows all."""
-        unknown = [index for index, shape in enumerate(batch.shapes) if not self._is_known(*shape)]
-        if not unknown:
+        for shape in batch.shapes:
+            if not self._is_known(*shape):
+                break
+        else:
             return None
+        unknown = [index for index, shape in enumerate(batch.shapes) if not self._is_known(*shape)]
         rows = np.flatnonzero(np.isin(batch.prelude("shape"), unknown))
         return int(rows[0]) if len(rows) else None
 
@@ -384,6 +387,18 @@ class Audience:
 
     def _topic(self, schemas: TopicSchemas) -> _Topic:
         """The topic of these versions, which all members that want it have joined."""
+        name = schemas.topic
+        found = self._topics.get(name)
+        if (
+            found is not None
+            and found.seen == self._changed
+            and not found.unjoined
+            and found.creation == schemas.creation
+            and found.reader is schemas.reader
+            and self._registry.topics.get(name) is schemas
+        ):
+            self._topics[name] = self._topics.pop(name)  # it is the last one that was asked for
+            return found
         found = self._met(schemas)
         self._catch_up(found)
         return found

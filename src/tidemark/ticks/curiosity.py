@@ -122,6 +122,8 @@ class Curiosity:
     def answered(self, base: Tick, upto: Tick) -> None:
         """Want `(base, upto]` no more: it is known now, or nobody needs it."""
         assert base <= upto
+        if not self._pieces:
+            return
         low, high = self._overlapping(base, upto)
         self._pieces[low:high] = [
             rest for piece in self._pieces[low:high] for rest in piece.without(base, upto)

@@ -14,6 +14,11 @@ from tidemark.ticks.tick import Mask, Tick, Ticks
 ROOM_TICKS_MIN = 64
 
 
+#: The answer to one tick that is new; nobody may change it.
+_NEW: Mask = np.ones(1, np.bool_)
+_NEW.flags.writeable = False
+
+
 class TickSet:
     """A mutable set of ticks that rarely follow each other directly; for runs of ticks see RangeSet."""
 
@@ -29,7 +34,7 @@ class TickSet:
         """Add strictly increasing ticks. Returns new[i]: ticks[i] was not in the set before."""
         if len(ticks) == 0 or self._start == self._stop or ticks[0] > self._buffer[self._stop - 1]:
             self._append(ticks)
-            return np.ones(len(ticks), np.bool_)
+            return _NEW if len(ticks) == 1 else np.ones(len(ticks), np.bool_)
         held = self._held()
         at = held.searchsorted(ticks)
         # A tick beyond the end is compared with the last one in the set, and differs from it.

@@ -46,7 +46,7 @@ class Wants(Generic[Asker]):
         Askers are in the order in which they first asked. An asker for which `unless` returns True is left
         out of the answer and keeps its wants.
         """
-        if not self._anyone.remove(base, upto):
+        if not self._of or not self._anyone.remove(base, upto):
             return {}
         staying = [asker for asker in self._of if unless is not None and unless(asker)]
         removed = {asker: mine.remove(base, upto) for asker, mine in self._of.items() if asker not in staying}
@@ -82,7 +82,7 @@ class Wants(Generic[Asker]):
 
     def missing(self, base: Tick, upto: Tick) -> list[Range]:
         """The parts of `(base, upto]` that no asker wants, in order."""
-        return self._anyone.gaps(base, upto)
+        return self._anyone.gaps(base, upto) if self._of else [(base, upto)] if base < upto else []
 
     def askers(self) -> list[Asker]:
         """The askers that wait for something, in the order in which they first asked."""

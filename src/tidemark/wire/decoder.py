@@ -105,7 +105,7 @@ class FrameDecoder:
                 self._cut_bytes = HEADER_BYTES + size
                 break
             together = None
-            if self._joins and layout.join is not None:
+            if end < available and self._joins and layout.join is not None:
                 together = layout.join(data, at, available, min(self.bytes_max, layout.bytes_max))
             if together is not None:
                 frame, end, number = together

@@ -228,13 +228,8 @@ class Ration:
 
     def __init__(self) -> None:
         self._left = PIECE_BYTES_MAX
-        #: pubends whose constreams have more to deliver
-        self._unfinished: dict[str, None] = {}
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether some constream has more to deliver than fitted into its turn."""
-        return bool(self._unfinished)
+        #: pubends whose constreams have more to deliver than fitted into their turn; others only look at it
+        self.unfinished: dict[str, None] = {}
 
     def begin(self) -> None:
         """A turn begins."""
@@ -243,8 +238,8 @@ class Ration:
     def may_go_on(self, pubend: str) -> bool:
         """Return whether a constream may deliver a piece now; if not, it is unfinished."""
         if self._left <= 0:
-            self._unfinished[pubend] = None
-        return pubend not in self._unfinished
+            self.unfinished[pubend] = None
+        return pubend not in self.unfinished
 
     def took(self, piece: MatchedPiece) -> None:
         """A piece was delivered."""
@@ -257,9 +252,9 @@ class Ration:
 
     def forget(self, pubend: str) -> None:
         """There is no such pubend any more."""
-        self._unfinished.pop(pubend, None)
+        self.unfinished.pop(pubend, None)
 
     def finish(self) -> dict[str, None]:
         """Take the unfinished ones, which may go on in the turn that begins."""
-        unfinished, self._unfinished = self._unfinished, {}
+        unfinished, self.unfinished = self.unfinished, {}
         return unfinished

@@ -360,7 +360,7 @@ class Host:
     @property
     def is_behind(self) -> bool:
         """Whether constreams have more to deliver than fitted into their turn."""
-        return self._ration.is_behind
+        return bool(self._ration.unfinished)
 
     def go_on(self) -> None:
         """Let the constreams that had more to deliver go on in the next `settle`."""
@@ -373,7 +373,8 @@ class Host:
         if constream.delivered is None:
             return
         while True:
-            self._start(pubend, constream)
+            if constream.starting:
+                self._start(pubend, constream)
             upto = constream.next_stop()
             if upto is None:
                 break
@@ -397,7 +398,7 @@ class Host:
     def _start(self, pubend: str, constream: Constream) -> None:
         """Bring the selectors into force for which knowledge is complete from `delivered` on."""
         delivered = constream.delivered
-        if not constream.starting or delivered is None:
+        if delivered is None:
             return
         for member in sorted(m for m, tick in constream.starting.items() if tick <= delivered):
             del constream.starting[member]

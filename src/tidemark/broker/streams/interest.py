@@ -154,7 +154,10 @@ class Interests:
 
     def selections(self, pubend: str) -> list[Audience]:
         """Return the matchers of all interests of followers in a pubend, each once."""
-        found = (each.selection for each in self._heard.get(pubend, {}).values())
+        heard = self._heard.get(pubend)
+        if not heard:
+            return []
+        found = (each.selection for each in heard.values())
         return list({id(each): each for each in found if each is not None}.values())
 
     def _audience(self, wanted: Lines) -> _Selection:

@@ -193,10 +193,10 @@ class Stream:
             self._settle()
             self._version = version
             accounts = self._coverage.learnt(version, base, self.known_upto)
-        if self.window.is_full:
+        is_full = self.window.is_full
+        if is_full:
             self.shrink()  # what came before in the same turn has filled it
-        keep = self.listener is None or not self.window.is_full
-        if keep:
+        if not is_full or self.listener is None or not self.window.is_full:
             self.window.learn(base, upto, batch)
         else:
             self._counters["windows_full"] += 1

@@ -151,8 +151,10 @@ class Window:
         for first, last in damaged:
             if last > base:
                 self.damaged.add(max(first, base), last)
-        new = np.count_nonzero(learnt.new)
-        if kept is None or not new:
+        if kept is None:
+            return
+        new = int(learnt.new[0]) if kept.count == 1 else int(np.count_nonzero(learnt.new))
+        if not new:
             return
         if new < kept.count:
             kept = kept.take(learnt.new)
