@@ -35,10 +35,13 @@ class Account:
 
     def used(self, seconds: float) -> None:
         """So much more was used."""
-        now = self._clock()
-        self._used, self._at = self._recent(now) + seconds, now
-        if self._of is not None:
-            self._of.used(seconds)
+        now, account = self._clock(), self
+        while True:
+            account._used = account._used * exp2((account._at - now) / HALF_SECONDS) + seconds
+            account._at = now
+            if account._of is None:
+                break
+            account = account._of
 
     def _recent(self, now: float) -> float:
         return self._used * exp2((self._at - now) / HALF_SECONDS)

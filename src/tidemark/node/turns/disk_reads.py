@@ -47,7 +47,8 @@ class DiskReads:
     def go_on(self) -> bool:
         """Use one slice for what was read; return whether a part of it is left."""
         runtime, clock = self._runtime, self._turns.work
-        until, began = self._turns.deadline(), clock()
+        began = clock()
+        until = self._turns.deadline(began)
         while self._waiting and not runtime.is_over:
             stimulus = self._waiting[0]
             connection = self._asker(stimulus)

@@ -173,11 +173,12 @@ class TurnTaking(asyncio.BufferedProtocol):
         self._decode(data)
         may_go_now = not self._is_waiting and turns.may_go_now(self)
         if self._unheard and may_go_now and not self._is_closing:
-            self._hear_slice()
-        used = turns.work() - began
-        turns.went(used)
-        self.account.used(used)
-        if self._has_more and not self._is_waiting:
+            ended = self._hear_slice()
+        else:
+            ended = turns.work()
+        turns.went(ended - began)
+        self.account.used(ended - began)
+        if (self._unheard or self._decoder.has_more) and not self._is_waiting and not self._is_closing:
             self._wait()
 
     @property
@@ -187,13 +188,18 @@ class TurnTaking(asyncio.BufferedProtocol):
             return False
         return len(self._unheard) * self._frame_seconds < SLICE_SECONDS
 
-    def _hear_slice(self) -> None:
-        """Handle the frames in `_unheard` for one slice, and note how long one of them took."""
-        turns, before = self._turns, len(self._unheard)
-        began = turns.work()
-        self._hear(turns.deadline())
-        took = min((turns.work() - began) / max(1, before - len(self._unheard)), FRAME_SECONDS_MAX)
+    def _hear_slice(self) -> float:
+        """Handle the frames in `_unheard` for one slice, and note how long one of them took.
+
+        Returns the time on `Turns.work` at which the slice has ended: asking for it takes a microsecond.
+        """
+        before = len(self._unheard)
+        began = self._turns.work()
+        self._hear(self._turns.deadline(began))
+        ended = self._turns.work()
+        took = min((ended - began) / max(1, before - len(self._unheard)), FRAME_SECONDS_MAX)
         self._frame_seconds += (took - self._frame_seconds) / (FRAMES_TOLD if self._frame_seconds else 1)
+        return ended
 
     def go_on(self) -> bool:
         """Use one slice for what has come; return whether a part of it is left."""
@@ -201,14 +207,13 @@ class TurnTaking(asyncio.BufferedProtocol):
             self._is_parked = True
             return False
         turns = self._turns
-        began = turns.work()
+        began = ended = turns.work()
         # What waits for the disk is handled when the disk has caught up: see `resume`.
         if self._has_more and not self.is_held:
             if not self._unheard:
                 self._decode(b"")
-            if self._unheard and not self._is_closing:
-                self._hear_slice()
-        self.account.used(turns.work() - began)
+            ended = self._hear_slice() if self._unheard and not self._is_closing else turns.work()
+        self.account.used(ended - began)
         if self._has_more and not self.is_held:
             return True
         self._is_waiting = False

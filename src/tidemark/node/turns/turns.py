@@ -177,9 +177,9 @@ class Turns:
         """Begin no more work on the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def deadline(self) -> float:
-        """Return when a slice that begins now has to end, on `work`."""
-        return self.work() + SLICE_SECONDS
+    def deadline(self, began: float) -> float:
+        """Return when a slice that has begun at this time has to end, on `work`."""
+        return began + SLICE_SECONDS
 
     def _call(self) -> None:
         if not self._is_due:

@@ -61,7 +61,8 @@ class Liveness:
     def hear(self, now: float) -> None:
         """Bytes have come: the other side is alive."""
         pause = now - self.heard
-        self._pause = max(pause, self._pause - PAUSE_DECAY * (self._pause - pause))
+        decayed = self._pause - PAUSE_DECAY * (self._pause - pause)
+        self._pause = pause if pause > decayed else decayed
         self.heard = now
         self._asked_upto = self._waits_since = None
 
@@ -69,8 +70,9 @@ class Liveness:
         """Bytes were written, so that it is `written` bytes by now; among them something that is answered."""
         self.said = now
         if self._asked_upto is None and (self._taken is None or self._taken >= self._written):
-            self._progress = max(self._progress, now)
-        self._written = max(written, self._written)
+            self._progress = now if now > self._progress else self._progress
+        if written > self._written:
+            self._written = written
         if is_question and self._waits_since is None:
             self._waits_since = now
 
