@@ -45,7 +45,7 @@ from tidemark.broker.effects import (
     TablesCommitted,
     Woken,
 )
-from tidemark.broker.hearing import may_settle_later
+from tidemark.broker.hearing import is_published
 from tidemark.broker.hosting.consumed_limit import ConsumedLimit
 from tidemark.broker.hosting.host import Host
 from tidemark.broker.hosting.recalls import Recalls
@@ -204,7 +204,7 @@ class Broker:
         turn = self._turn
         turn.now = now
         turn.wall = wall
-        if not may_settle_later(stimulus):
+        if not is_published(stimulus):
             self._is_settled, self._wake_at = False, None
         try:
             self._dispatch(stimulus)

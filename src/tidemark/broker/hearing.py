@@ -12,4 +12,9 @@ from tidemark.wire.frames import Publish
 
 def may_settle_later(stimulus: Stimulus) -> bool:
     """Return whether further stimuli of which this says the same may be heard before `Broker.settle`."""
+    return is_published(stimulus)
+
+
+def is_published(stimulus: Stimulus) -> bool:
+    """Return whether a client publishes: the log gets that, and nothing else is to be settled for it."""
     return type(stimulus) is ClientFrameReceived and type(stimulus.frame) is Publish
