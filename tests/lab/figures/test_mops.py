@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -12,6 +13,7 @@ from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.lab.figures.experiment import Tables
 from tidemark.lab.figures.mops import figures as mops
 from tidemark.lab.figures.mops import models
+from tidemark.lab.figures.mops.kept_runs import KeptRuns
 from tidemark.lab.figures.mops.persistence import PersistenceApproach
 from tidemark.lab.figures.mops.queueing import QueueApproach
 from tidemark.lab.figures.mops.roaming import (
@@ -20,10 +22,12 @@ from tidemark.lab.figures.mops.roaming import (
     RATE_MIN,
     Approach,
     RoamingRun,
+    RoamingTables,
     brokers_table,
     itinerary,
     storage_table,
 )
+from tidemark.sim.world import engine
 
 CALM = PubendPolicy(heartbeat=2_000_000)
 
@@ -113,6 +117,41 @@ def test_everybody_gets_everything_on_either_side(make: Callable[[], Approach]) 
     assert brokers.where(broker="B1").numbers("connected").tolist() == [0.0]
     assert all(rate > 0 for rate in brokers.numbers("received_notification"))
     assert brokers.numbers("stored").sum() > 0
+
+
+def test_a_run_with_more_actions_than_a_storm_has_is_carried_out_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine, "ACTIONS_MAX", 6_000)
+    tables = RoamingRun(PersistenceApproach("tidemark", CALM), 4, run=0, seconds=20).play()
+    assert tables.deliveries.rows
+
+
+def test_a_run_that_was_finished_before_an_interruption_is_not_carried_out_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[mops.Case] = []
+
+    def interrupted(case: mops.Case) -> RoamingTables:
+        begun.append(case)
+        if len(begun) == 3:
+            raise KeyboardInterrupt
+        return RoamingRun(QueueApproach(), case[1], case[2], 1.0).play()
+
+    monkeypatch.setattr(mops, "QUICK", mops.RoamingEffort((1, 2), (1,), 1, 6, 6))
+    monkeypatch.setattr(mops, "played", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        mops.measure(tmp_path, True, lambda _: None)
+    brokers, *_ = mops.measure(tmp_path, True, lambda _: None)
+    assert sorted(begun) == sorted([*mops.QUICK.cases(), begun[2]])
+    assert len(brokers.rows) == 7 * len(mops.QUICK.cases())
+
+
+def test_a_run_of_other_code_is_not_kept(tmp_path: Path) -> None:
+    KeptRuns(tmp_path, "old").keep("run", [brokers_table()])
+    assert KeptRuns(tmp_path, "old").find("run") is not None
+    assert KeptRuns(tmp_path, "new").find("run") is None
+    assert KeptRuns(tmp_path, "old").find("run") is None
 
 
 def test_what_is_fetched_for_one_who_has_moved_is_counted_wherever_it_passes() -> None:

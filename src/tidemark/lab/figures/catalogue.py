@@ -85,7 +85,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             "MOPS figures 1-5: mobile subscribers on seven brokers; queues against kept events",
             prose(mops.METHOD),
             mops.FIGURES,
-            mops.measure,
+            None,
+            simulated_in_parts=mops.measure,
         ),
         Experiment(
             "mops-models",

@@ -27,7 +27,7 @@ def run(name: str, out: Path, *, real: bool, quick: bool, as_json: bool) -> int:
     if name == "all":
         return _run_all(out, real=real, quick=quick, as_json=as_json)
     experiment = EXPERIMENTS.get(name)
-    if experiment is None or not _runs(experiment, real=real):
+    if experiment is None or not experiment.runs(real=real):
         return _cannot(name, real=real)
     return _run(experiment, out, real=real, quick=quick, as_json=as_json)
 
@@ -39,7 +39,7 @@ def _run_all(out: Path, *, real: bool, quick: bool, as_json: bool) -> int:
         _run(each, out, real=way, quick=quick, as_json=as_json)
         for way in ways
         for each in EXPERIMENTS.values()
-        if _runs(each, real=way)
+        if each.runs(real=way)
     ]
     return max(*codes, _collect(out)) if not quick else max(codes)
 
@@ -50,13 +50,9 @@ def _collect(out: Path) -> int:
     return 0
 
 
-def _runs(experiment: Experiment, *, real: bool) -> bool:
-    return (experiment.real if real else experiment.simulated) is not None
-
-
 def _list(as_json: bool) -> int:
     for each in EXPERIMENTS.values():
-        ways = [way for way, real in (("simulated", False), ("real", True)) if _runs(each, real=real)]
+        ways = [way for way, real in (("simulated", False), ("real", True)) if each.runs(real=real)]
         line = {"experiment": each.name, "about": each.about, "ways": ways}
         print(json.dumps(line) if as_json else f"{each.name:<22} {each.about} [{', '.join(ways)}]")
     return 0

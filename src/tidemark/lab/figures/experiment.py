@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Literal
 
 from tidemark.lab.figures.table import Numbers, Table
@@ -19,6 +21,9 @@ SETTING = "setting"
 Tables = Mapping[str, Table]
 #: Measures, quickly if the first argument is True, and reports progress through the second.
 Measure = Callable[[bool, Callable[[str], None]], Sequence[Table]]
+#: Measures as Measure does, and keeps every finished part of the measurement in the directory it is given:
+#: a measurement that was interrupted goes on from there.
+MeasureInParts = Callable[[Path, bool, Callable[[str], None]], Sequence[Table]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,18 @@ class Experiment:
     #: figures that only real processes have, or only the simulator, beside the others
     real_figures: Sequence[Figure] = ()
     simulated_figures: Sequence[Figure] = ()
+    #: the measurement on simulated time where it takes long; `simulated` is None then
+    simulated_in_parts: MeasureInParts | None = None
+
+    def measure_of(self, parts: Path, *, real: bool) -> Measure | None:
+        """Returns the measurement, which may keep its parts in the directory; None where there is none."""
+        if not real and self.simulated_in_parts is not None:
+            return partial(self.simulated_in_parts, parts)
+        return self.real if real else self.simulated
+
+    def runs(self, *, real: bool) -> bool:
+        """Whether there is a measurement on real processes, or on simulated time."""
+        return (self.real if real else self.simulated or self.simulated_in_parts) is not None
 
     def figures_of(self, *, real: bool) -> Sequence[Figure]:
         """Returns the figures of a run."""

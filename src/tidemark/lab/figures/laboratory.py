@@ -42,7 +42,9 @@ def run(
     experiment: Experiment, out: Path, say: Callable[[str], None], *, real: bool = False, quick: bool = False
 ) -> list[FigureOutcome]:
     """Measure, write the tables, and make the figures from the written tables; returns the figures."""
-    measure = experiment.real if real else experiment.simulated
+    directory = directory_of(experiment, out, real=real)
+    parts = directory.with_name(f"{directory.name}-parts")
+    measure = experiment.measure_of(parts, real=real)
     assert measure is not None
     circumstances, begin = _circumstances(real=real, quick=quick), monotonic()
     tables: Sequence[Table] = measure(quick, say)
@@ -51,11 +53,11 @@ def run(
     for table in tables:
         if table.name == SETTING:
             table.rows += circumstances
-    directory = directory_of(experiment, out, real=real)
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     for table in tables:
         table.write(directory)
+    shutil.rmtree(parts, ignore_errors=True)
     return make(experiment, directory, real=real)
 
 

@@ -89,7 +89,8 @@ class SimulatedOverlay:
         self.at(max(first, self.now), again)
 
     def run(self, until: float) -> None:
-        """Let simulated time pass until then."""
+        """Let simulated time pass until then; ViolationError if too much happens in this part of the run."""
+        self.world.engine.begin_part()
         self.world.engine.run(self._start + round(until * SECOND))
 
     # Clients.

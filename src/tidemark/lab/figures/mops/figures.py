@@ -12,12 +12,14 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.lab.figures.estimates import fitted
 from tidemark.lab.figures.experiment import Comparison, Figure, Panel, PlotSeries, Tables, setting
+from tidemark.lab.figures.mops.kept_runs import KeptRuns, fingerprint_of_code
 from tidemark.lab.figures.mops.persistence import PersistenceApproach
 from tidemark.lab.figures.mops.queueing import QueueApproach
 from tidemark.lab.figures.mops.roaming import (
@@ -89,9 +91,9 @@ class RoamingEffort:
         }
         return [
             (approach, each, run, self._seconds(approach, each))
+            for run in range(self.runs)
             for approach in APPROACHES
             for each in numbers[approach]
-            for run in range(self.runs)
         ]
 
     def _seconds(self, approach: str, subscribers: int) -> float:
@@ -103,16 +105,23 @@ FULL = RoamingEffort((1, 7, 15, 25, 35, 50, 100), (1, 15, 35), 5, 20 * 60, 60)
 QUICK = RoamingEffort((1, 6, 15), (1, 15), 1, 6, 6)
 
 
-def measure(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
-    """Measure all approaches with all numbers of subscribers."""
+def measure(parts: Path, quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
+    """Measure all approaches with all numbers of subscribers; finished runs are kept in `parts`."""
     effort = QUICK if quick else FULL
-    tables = RoamingTables()
+    kept = KeptRuns(parts, fingerprint_of_code())
     cases = effort.cases()
-    jobs = 1 if quick else os.cpu_count() or 1
-    with closing(in_order(played, cases, jobs)) as outcomes:
-        for (approach, subscribers, run, _), outcome in zip(cases, outcomes, strict=True):
-            tables.add(outcome)
+    missing = [case for case in cases if kept.find(_name(case)) is None]
+    jobs = 1 if quick else len(os.sched_getaffinity(0))
+    with closing(in_order(played, missing, jobs)) as outcomes:
+        for case, outcome in zip(missing, outcomes, strict=True):
+            kept.keep(_name(case), outcome.tables())
+            approach, subscribers, run, _ = case
             say(f"{approach}, {subscribers} subscribers, run {run + 1}")
+    tables = RoamingTables()
+    for case in cases:
+        found = kept.find(_name(case))
+        assert found is not None
+        tables.add(found)
     runs = setting(
         seconds_a_run=effort.seconds,
         seconds_a_run_of_ours=effort.seconds_of_ours,
@@ -120,7 +129,13 @@ def measure(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
         publishers=len(PARENTS),
         events_a_second=RATE,
     )
-    return [tables.brokers, tables.deliveries, tables.storage, tables.frames, tables.waits, runs]
+    return [*tables.tables(), runs]
+
+
+def _name(case: Case) -> str:
+    """Returns the name under which the tables of a case are kept."""
+    approach, subscribers, run, seconds = case
+    return f"{approach.replace(', ', '-')}-{subscribers}-subscribers-{seconds:g}-seconds-{run}"
 
 
 def played(case: Case) -> RoamingTables:

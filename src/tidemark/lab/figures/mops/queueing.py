@@ -255,6 +255,7 @@ class QueueApproach:
 
     def run(self, until: float) -> None:
         """Let simulated time pass."""
+        self._engine.begin_part()
         self._engine.run(round(until * SECOND))
 
     def mobile_subscriber(self, number: int) -> QueueSubscriber:

@@ -7,7 +7,7 @@ when. The messages that the brokers receive and send are counted by kind, and wh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -190,13 +190,14 @@ class RoamingTables:
     frames: Table = field(default_factory=frames_table)
     waits: Table = field(default_factory=waits_table)
 
-    def add(self, other: RoamingTables) -> None:
-        """Add the rows of another run."""
-        self.brokers.rows += other.brokers.rows
-        self.deliveries.rows += other.deliveries.rows
-        self.storage.rows += other.storage.rows
-        self.frames.rows += other.frames.rows
-        self.waits.rows += other.waits.rows
+    def tables(self) -> list[Table]:
+        """Returns every table."""
+        return [self.brokers, self.deliveries, self.storage, self.frames, self.waits]
+
+    def add(self, run: Mapping[str, Table]) -> None:
+        """Add the rows of a run's tables, which are found by their names."""
+        for table in self.tables():
+            table.rows += run[table.name].rows
 
 
 class RoamingRun:
