@@ -51,8 +51,10 @@ def test_a_url_with_a_password_is_refused_and_not_repeated(url: str) -> None:
 def test_delays_double_up_to_a_bound_and_start_over_after_success() -> None:
     backoff = Backoff(1.0, 5.0, chance=lambda: 1.0)
     assert [backoff.delay() for _ in range(5)] == [1.0, 2.0, 4.0, 5.0, 5.0]
+    assert backoff.delay(3.0) == 3.0
+    assert backoff.delay() == 5.0
     backoff.reset()
-    assert backoff.delay() == 1.0
+    assert backoff.delay(3.0) == 1.0
     assert Backoff(1.0, chance=lambda: 0.0).delay() == 0.5
 
 

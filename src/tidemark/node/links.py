@@ -1,9 +1,10 @@
 """LinkCaller: connects to the neighbours that this broker has to call, and again when a link is lost.
 
 The wait between two calls doubles from `links.wait` to `links.wait_max`, with a random part, so that brokers
-that have lost the same neighbour do not all come back at once. A neighbour that said what this broker could
-not handle is left alone for longer (`server.RefusedNeighbours`). A neighbour in the same process is linked
-without a socket (`local_link`).
+that have lost the same neighbour do not all come back at once. While nobody listens at the address, the wait
+is at most REFUSED_SECONDS_MAX: the neighbour is being started again, and streams wait for it. A neighbour that
+said what this broker could not handle is left alone for longer (`server.RefusedNeighbours`). A neighbour in
+the same process is linked without a socket (`local_link`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from tidemark.node.logs import Log
 from tidemark.node.server import Server
 
 CONNECT_SECONDS_MAX = 10.0
+REFUSED_SECONDS_MAX = 0.5
+#: Why a call has failed, if nobody listens at the address.
+NOBODY_LISTENS = "nobody listens"
 log = Log("links")
 
 
@@ -66,7 +70,8 @@ class LinkCaller:
             else:
                 log.warning("cannot link", peer=peer, address=str(address), reason=problem)
             refused = self._server.refused_neighbours.seconds_left(peer)
-            await asyncio.sleep(max(wait * self._random.uniform(0.5, 1.0), refused))
+            soon = max(shortest, REFUSED_SECONDS_MAX) if problem == NOBODY_LISTENS else wait
+            await asyncio.sleep(max(min(wait, soon) * self._random.uniform(0.5, 1.0), refused))
             wait = min(2 * wait, longest)
 
     async def _link_once(self, peer: str, address: HostPort) -> str | None:
@@ -80,6 +85,8 @@ class LinkCaller:
                 connection = await self._server.call(peer, address)
         except TimeoutError:
             return "no answer"
+        except ConnectionRefusedError:
+            return NOBODY_LISTENS
         except OSError as error:
             return error.strerror or str(error)
         await self._server.gone(connection)

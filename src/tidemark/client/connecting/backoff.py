@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from random import SystemRandom
 
 FIRST_SECONDS = 0.05
@@ -27,9 +28,12 @@ class Backoff:
         self._chance = chance
         self._next = first
 
-    def delay(self) -> float:
-        """The number of seconds to wait now; the next call returns about twice as many, up to the bound."""
-        seconds, self._next = self._next, min(self._upto, 2 * self._next)
+    def delay(self, upto: float = inf) -> float:
+        """The number of seconds to wait now; the next call returns about twice as many, up to the bound.
+
+        This once, the bound is `upto` if that is less.
+        """
+        seconds, self._next = min(self._next, upto), min(self._upto, 2 * self._next)
         # Clients that lost the same broker must not all come back at the same moment.
         return seconds * (1 + self._chance()) / 2
 

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from errno import ECONNREFUSED
+from math import inf
 from ssl import SSLCertVerificationError
 
 from tidemark.client.connecting.addresses import SocketAddress
@@ -29,6 +30,10 @@ HANDSHAKE_SECONDS = 10.0
 STAGGER_SECONDS = 0.25
 #: A connection that lived this long was a good one: the next is tried at once.
 STEADY_SECONDS = 1.0
+#: The longest wait while nobody listens at any address. To refuse a call costs a machine next to nothing, and
+#: everybody waits for a broker that is being started again. A broker that answers and has no room for the
+#: client, or a machine that does not answer, is left alone for longer.
+REFUSED_SECONDS_MAX = 1.0
 #: A broker has this long to close a connection over TLS that the client closes.
 GOODBYE_SECONDS = 2.0
 #: Addresses that brokers have named, beyond those that the application gave.
@@ -200,9 +205,10 @@ class Link:
             final = [error for error in self._errors.values() if _is_final(error)]
             if len(final) == len(self._addresses) and not first.done():
                 first.set_exception(final[0])
-            if not (self._waits or first.done()) and all(map(_is_refusal, self._errors.values())):
+            nobody_listens = all(map(_is_refusal, self._errors.values()))
+            if not (self._waits or first.done()) and nobody_listens:
                 first.set_exception(self._unreachable(None))
-            await asyncio.sleep(self._backoff.delay())
+            await asyncio.sleep(self._backoff.delay(REFUSED_SECONDS_MAX if nobody_listens else inf))
 
     async def _connect_once(self) -> BrokerConnection | None:
         """Try every address once; return a connection that is ready for use, or None if there is none."""

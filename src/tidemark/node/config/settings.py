@@ -194,7 +194,9 @@ class LinksSection:
     wait: Duration = _time(
         "50ms", "A lost link is called again after this time; the wait doubles with each failure."
     )
-    wait_max: Duration = _time("2s", "The longest wait between two calls.")
+    wait_max: Duration = _time(
+        "2s", "The longest wait between two calls; half a second while nobody listens there."
+    )
 
 
 @dataclass(frozen=True, slots=True)
