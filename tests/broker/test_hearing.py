@@ -20,8 +20,9 @@ from tidemark.broker.overlay.overlay import Overlay
 from tidemark.wire.frames import Ack, Nack, Publish, Subscribe
 
 
-def test_only_what_a_publisher_publishes_may_wait_to_be_settled() -> None:
+def test_only_what_is_published_and_what_is_committed_may_wait_to_be_settled() -> None:
     assert may_settle_later(ClientFrameReceived(1, Publish("p", "me", 1, batch(0))))
+    assert may_settle_later(ClientFrameReceived(1, Ack((), 1)))
     for stimulus in (
         Woken(),
         LogSynced(1),

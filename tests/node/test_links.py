@@ -32,7 +32,7 @@ def waits(error: OSError, settings: LinksSection, monkeypatch: pytest.MonkeyPatc
     waited: list[float] = []
     sleep, enough = asyncio.sleep, asyncio.Event()
 
-    async def call(peer: str, address: HostPort) -> Connection:
+    async def call(*_: object) -> Connection:
         raise error
 
     async def noted(seconds: float) -> None:

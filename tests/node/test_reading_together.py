@@ -1,4 +1,4 @@
-"""What a node reads from a publisher at once goes to the disk in one record, with one sync."""
+"""What a node reads at once goes to the disk together: in one record, with one sync or one commit."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import pytest
 
 from tests.live_node import config_at
 from tests.node.speech import Stage, events, play
-from tidemark.broker.effects import AppendEvents, Effect, SyncLog
-from tidemark.wire.frames import Publish, Published
+from tidemark.broker.effects import AppendEvents, CommitTables, Effect, SaveReleased, SyncLog
+from tidemark.node.turns.settling import SETTLED_LATER_ROWS_MAX
+from tidemark.ticks import CheckpointToken
+from tidemark.wire.frames import Ack, Acked, Publish, Published
 
 
 def test_what_a_node_reads_at_once_goes_to_the_disk_in_one_record_with_one_sync(
@@ -121,6 +123,64 @@ def test_what_completes_the_expected_goes_to_the_disk_in_the_same_turn(
         assert [each.batch.count for each in seen] == [2_000], "it waits for no further pass"
         while (await client.hear(Published)).sequence < 2_000:
             pass
+        monkeypatch.undo()
+
+    play(story)
+
+
+def test_what_several_subscribers_commit_before_the_loop_goes_on_goes_to_the_disk_in_one_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data"))
+        names = ("a", "b", "c")
+        clients = [await stage.client(node, name) for name in names]
+        await clients[0].declare()
+        starts: list[CheckpointToken] = []
+        for client, name in zip(clients, names, strict=True):
+            await client.subscribe(name)
+            starts.append(CheckpointToken({"main": await client.started()}))
+        put, seen = node.runtime.disk.put, list[Effect]()
+
+        def noting(effects: Sequence[Effect]) -> None:
+            seen.extend(each for each in effects if isinstance(each, SaveReleased | CommitTables))
+            put(effects)
+
+        monkeypatch.setattr(node.runtime.disk, "put", noting)
+        for number, name, start in zip(list(node.runtime.clients), names, starts, strict=True):
+            assert node.runtime.client_said(number, [Ack(((name, start),), 1)]) == 1
+        assert not seen, "what can be read now is read first"
+        for client in clients:
+            assert (await client.hear(Acked)).ticket == 1
+        assert [type(each) for each in seen[:4]] == [SaveReleased] * 3 + [CommitTables]
+        monkeypatch.undo()
+
+    play(story)
+
+
+def test_what_subscribers_commit_does_not_gather_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data"))
+        client = await stage.client(node)
+        await client.declare()
+        await client.subscribe("a")
+        start = CheckpointToken({"main": await client.started()})
+        (number,) = node.runtime.clients
+        put, seen = node.runtime.disk.put, list[Effect]()
+
+        def noting(effects: Sequence[Effect]) -> None:
+            seen.extend(each for each in effects if isinstance(each, SaveReleased))
+            put(effects)
+
+        monkeypatch.setattr(node.runtime.disk, "put", noting)
+        for ticket in range(1, SETTLED_LATER_ROWS_MAX + 2):
+            assert node.runtime.client_said(number, [Ack((("a", start),), ticket)]) == 1
+        assert len(seen) == SETTLED_LATER_ROWS_MAX
+        while (await client.hear(Acked)).ticket <= SETTLED_LATER_ROWS_MAX:
+            pass
+        assert len(seen) == SETTLED_LATER_ROWS_MAX + 1
         monkeypatch.undo()
 
     play(story)

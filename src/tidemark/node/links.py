@@ -2,9 +2,9 @@
 
 The wait between two calls doubles from `links.wait` to `links.wait_max`, with a random part, so that brokers
 that have lost the same neighbour do not all come back at once. While nobody listens at the address, the wait
-is at most REFUSED_SECONDS_MAX: the neighbour is being started again, and streams wait for it. A neighbour that
-said what this broker could not handle is left alone for longer (`server.RefusedNeighbours`). A neighbour in
-the same process is linked without a socket (`local_link`).
+is at most REFUSED_SECONDS_MAX: the neighbour is being started again, and streams wait for it. A neighbour
+that said what this broker could not handle is left alone for longer (`server.RefusedNeighbours`). A neighbour
+in the same process is linked without a socket (`local_link`).
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ from tidemark.broker.effects import (
     SyncPfs,
     Woken,
 )
-from tidemark.broker.hearing import may_settle_later
+from tidemark.broker.hearing import is_commit, may_settle_later
 from tidemark.broker.preparation import Steps, Work
 from tidemark.node.clock import monotonic_us, wall_us
 from tidemark.node.disk.backlog import Backlog, InFlight
@@ -54,6 +54,7 @@ from tidemark.node.runtime_connection import RuntimeConnection, RuntimeLink
 from tidemark.node.turns.awake import Awake
 from tidemark.node.turns.disk_reads import READ, DiskReads
 from tidemark.node.turns.quota_waits import QuotaWaits
+from tidemark.node.turns.settling import SETTLED_LATER_BYTES, SETTLED_LATER_BYTES_MAX, are_few_rows
 from tidemark.node.turns.sync_hold import HOLD_SECONDS, SyncHold
 from tidemark.node.turns.turns import Turns
 from tidemark.wire.frames import ClientFrame, Hello, PeerFrame, Publish
@@ -64,10 +65,6 @@ WAKE_SECONDS_MIN = 0.001
 OWN_TICKET = 0
 #: A sync that completes may set off another one, for what gathered meanwhile and for what follows from it.
 SETTLE_ROUNDS = 4
-#: From a client that has published so many bytes in one read more has often come meanwhile: it is read before
-#: the broker settles, unless so many bytes have come already. What is less is settled, and synced, at once.
-SETTLED_LATER_BYTES = 8 << 10
-SETTLED_LATER_BYTES_MAX = 512 << 10
 log = Log("runtime")
 
 
@@ -126,6 +123,8 @@ class Runtime:
         self._hold_timer: asyncio.TimerHandle | None = None
         #: whether a sync for little waits for more
         self.sync_hold = SyncHold(perf_counter)
+        #: what the disk is to do for what was heard; between two calls of `give` only rows that wait there
+        self._to_disk: list[Effect] = []
         #: whether that is settled in the next turn of the loop at the latest
         self._is_settling_soon = False
         #: client -> the batches that came from it and were not given to the disk yet, and what they take
@@ -170,14 +169,14 @@ class Runtime:
         which is at least one, and all of them once the runtime is over. All disk effects of one call go to
         the disk threads together. What was published is settled a moment later while a sync is under way,
         which it has to wait for anyway, and with `expects_more`, when all sockets that can be read have been:
-        see SETTLED_LATER_BYTES. What a sync waits for (`SyncHold`) is settled at once when it has come. An
-        error in the broker stops the runtime; a frame that the broker refuses ends its connection, and the
-        rest of that is not handled.
+        see `settling`. What a sync waits for (`SyncHold`) is settled at once when it has come. An error in
+        the broker stops the runtime; a frame that the broker refuses ends its connection, and the rest of
+        that is not handled.
         """
         handled = 0
         if self.is_over:
             return sum(1 for _ in stimuli)
-        to_disk: list[Effect] = []
+        to_disk = self._to_disk
         try:
             for stimulus in stimuli:
                 if handled and until < math.inf and self.turns.work() > until:
@@ -187,7 +186,7 @@ class Runtime:
                 while self._gone:
                     self._handle(self._gone.pop(0), to_disk)
                 handled += 1
-            is_little = not to_disk and self._came_bytes < SETTLED_LATER_BYTES_MAX
+            is_little = self._came_bytes < SETTLED_LATER_BYTES_MAX and are_few_rows(to_disk)
             expects_more = expects_more and not self.sync_hold.has_come(self._came_bytes)
             may_wait = expects_more or (handled > 0 and self._is_log_syncing)
             if self._is_unsettled and is_little and may_wait:
@@ -324,7 +323,10 @@ class Runtime:
         allowed = self._quota_waits.allowed(client, frames)
         stimuli = [ClientFrameReceived(client, frame) for frame in frames[:allowed]]
         size = sum([len(frame.batch.data) for frame in frames if type(frame) is Publish])
-        handled = self.give(stimuli, until, expects_more=size >= SETTLED_LATER_BYTES)
+        commits = is_commit(frames[-1])
+        handled = self.give(stimuli, until, expects_more=commits or size >= SETTLED_LATER_BYTES)
+        if commits and self._is_unsettled:
+            self._settle_soon()
         if self._awake is not None:
             self._awake.stay()
         self._pause_if_over(client)
@@ -362,7 +364,11 @@ class Runtime:
     def _settle_later(self) -> None:
         """Settle when the running sync is reported, or when the loop has read what can be read by now."""
         self.flush()
-        if not self._is_settling_soon and not self._is_log_syncing:
+        if not self._is_log_syncing:
+            self._settle_soon()
+
+    def _settle_soon(self) -> None:
+        if not self._is_settling_soon:
             self._is_settling_soon = True
             self._loop.call_soon(self._settle_now)
 
@@ -478,7 +484,7 @@ class Runtime:
         if self.is_over:
             return
         began = self.turns.work()
-        to_disk: list[Effect] = []
+        to_disk = self._to_disk
         try:
             self._settle(to_disk)
             self._now, self._wall = monotonic_us() + self._ahead_us, wall_us()

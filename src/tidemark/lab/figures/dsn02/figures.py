@@ -347,8 +347,8 @@ def _compare_publisher(tables: Tables) -> Sequence[Comparison]:
             f"the latency is normal again soon: {SOON_S:g} s after p1 takes connections",
             f"{said}; p1 took them {ready - up:.1f} s after its start",
             is_normal,
-            "Whoever has lost p1 calls it again within a second of its start, clients as well as brokers, and "
-            "has to catch up with what was published meanwhile. On a busy machine that takes longer.",
+            "Whoever has lost p1 calls it again within a second of its start, clients as well as brokers. "
+            "Then what was published meanwhile has to be caught up with, longer on a busy machine.",
         ),
     ]
 
