@@ -81,6 +81,34 @@ def test_an_entry_that_is_not_there_any_more_is_asked_for_upstream_and_not_looke
     assert not [each for each in relay.asks("f", 0, 30) if isinstance(each, ReadCache)]
 
 
+def test_an_entry_is_read_once_for_all_who_ask_for_parts_of_it_meanwhile() -> None:
+    relay = Relay()
+    relay.learns(0, 10, 20, 30)
+    relay.stream.nacked("f", [(9, 10), (19, 20)], version=10)
+    (read,) = [each for each in relay.turn.out.take() if isinstance(each, ReadCache)]
+    assert relay.asks("g", 25, 30) == []
+    sent = relay.answers(read, 10, 20, 30)
+    told = [
+        (each.peer, each.frame.base, each.frame.upto)
+        for each in sent
+        if isinstance(each, SendPeer) and isinstance(each.frame, Knowledge)
+    ]
+    assert sorted(told) == [("f", 9, 10), ("f", 19, 20), ("g", 25, 30)]
+    assert not [each for each in sent if isinstance(each, SendPeer) and isinstance(each.frame, Nack)]
+    assert [type(each) for each in relay.asks("f", 9, 10)] == [ReadCache]
+
+
+def test_all_who_wait_for_an_entry_that_is_not_there_any_more_are_asked_for_upstream() -> None:
+    relay = Relay()
+    relay.learns(0, 10, 20, 30)
+    (read,) = relay.asks("f", 9, 10)
+    assert isinstance(read, ReadCache)
+    assert relay.asks("g", 25, 30) == []
+    sent = relay.answers(read, is_found=False)
+    nacks = [each.frame for each in sent if isinstance(each, SendPeer) and isinstance(each.frame, Nack)]
+    assert [nack.ranges for nack in nacks] == [((9, 10), (25, 30))]
+
+
 def test_what_was_learnt_for_an_older_interest_answers_nobody_who_wants_more() -> None:
     relay = Relay()
     for follower in ("f", "g"):

@@ -16,7 +16,7 @@ from bisect import bisect_right, insort
 from collections import OrderedDict
 from typing import NamedTuple
 
-from tidemark.broker.effects import ChopCache, WriteCache
+from tidemark.broker.effects import ChopCache, ReadCache, WriteCache
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import Range, RangeSet
@@ -55,6 +55,8 @@ class DiskCache:
         self._unwritten_bytes = 0
         #: number -> entry, the oldest first
         self._entries: OrderedDict[int, Entry] = OrderedDict()
+        #: number -> the range that is wanted of an entry that is being read
+        self._reading: dict[int, Range] = {}
         #: pubend -> its entries, sorted
         self._of: dict[str, list[Entry]] = {}
 
@@ -100,6 +102,20 @@ class DiskCache:
                 found.append(entries[at])
         return found
 
+    def begin_read(self, entry: Entry, part: Range) -> bool:
+        """Return whether an entry has to be read for a part of it; if it is being read, that is for it too.
+
+        An entry has many events, and those who catch up ask for few of them at a time.
+        """
+        base, upto = self._reading.get(entry.number, part)
+        is_new = entry.number not in self._reading
+        self._reading[entry.number] = min(base, part[0]), max(upto, part[1])
+        return is_new
+
+    def end_read(self, asked: ReadCache) -> Range:
+        """An entry was read: return the range of it that is wanted by now."""
+        return self._reading.pop(asked.number, (asked.base, asked.upto))
+
     def forget(self, number: int) -> None:
         """An entry is not there any more."""
         entry = self._entries.pop(number, None)
@@ -112,6 +128,7 @@ class DiskCache:
         """The pubend is not in the layout any more."""
         for entry in list(self._of.pop(pubend, ())):
             self._bytes -= self._entries.pop(entry.number).bytes
+            self._reading.pop(entry.number, None)
 
 
 def split(base: int, upto: int, entries: list[Entry]) -> tuple[list[tuple[Entry, Range]], list[Range]]:

@@ -385,8 +385,9 @@ class Stream:
                 self._stop(first, upto)
                 # What somebody here wants of it is asked for upstream.
                 return [each for each in left if each[0] < first] + self.awaited(first, upto)
-            size += entry.bytes
-            self._out.add(ReadCache(entry.number, self.pubend, first, last, entry.version))
+            if self._cache.begin_read(entry, (first, last)):
+                size += entry.bytes
+                self._out.add(ReadCache(entry.number, self.pubend, first, last, entry.version))
         return left
 
     def _stop(self, base: int, upto: int) -> None:
@@ -402,8 +403,9 @@ class Stream:
 
     def cached(self, answer: CacheRead) -> None:
         """The cache has answered, or lost what it had: then, or if it is not enough, upstream is asked."""
-        asked = answer.asked
-        base, upto, version = max(asked.base, self.window.knowledge.lost), asked.upto, asked.version
+        asked, version = answer.asked, answer.asked.version
+        base, upto = (asked.base, asked.upto) if self._cache is None else self._cache.end_read(asked)
+        base = max(base, self.window.knowledge.lost)
         if not answer.is_found and self._cache is not None:
             self._cache.forget(asked.number)
         if upto <= base:
