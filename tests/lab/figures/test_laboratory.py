@@ -122,6 +122,27 @@ def test_all_runs_are_collected_on_one_page(tmp_path: Path) -> None:
     assert "| A paper | Rise | simulated | holds |" in page
 
 
+def test_the_page_keeps_what_it_says_of_runs_that_are_not_there(tmp_path: Path) -> None:
+    other = replace(SMALL, name="other")
+    docs = tmp_path / "docs"
+    for each in (SMALL, other):
+        run(each, tmp_path / "out", quiet)
+    collect([SMALL, other], tmp_path / "out", docs)
+    whole = (docs / "figures.md").read_text()
+    pictures = {each.name for each in (docs / "figures").iterdir()}
+    assert collect([SMALL, other], tmp_path / "nothing", docs) == 0
+    assert (docs / "figures.md").read_text() == whole
+    Table("values", ("value",), [(2.0,), (1.0,)]).write(tmp_path / "out" / "other")
+    (tmp_path / "out" / "small").rename(tmp_path / "gone")
+    assert collect([SMALL, other], tmp_path / "out", docs) == 1
+    page = (docs / "figures.md").read_text()
+    assert page.count("| A paper | Rise | simulated | holds |") == 1
+    assert page.count("| A paper | Rise | simulated | does not hold |") == 1
+    assert {each.name for each in (docs / "figures").iterdir()} == pictures
+    assert collect([other], tmp_path / "out", docs) == 1
+    assert "`./run lab small`" not in (docs / "figures.md").read_text()
+
+
 def test_a_picture_is_drawn_where_there_is_something_to_draw_with(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     first, second = (run(SMALL, tmp_path / name, quiet)[0].picture for name in ("a", "b"))

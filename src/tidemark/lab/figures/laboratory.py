@@ -6,12 +6,20 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from time import monotonic
 
 from tidemark.lab.figures.drawing import can_draw, draw
 from tidemark.lab.figures.experiment import SETTING, Comparison, Experiment, Figure, Tables, verdict
-from tidemark.lab.figures.page import collected, page_of
+from tidemark.lab.figures.page import (
+    PageBlock,
+    block_of,
+    blocks_in,
+    collected,
+    command_of,
+    page_of,
+)
 from tidemark.lab.figures.table import Table, read_all
 
 OUT = Path("out")
@@ -90,24 +98,28 @@ def _make(
 
 
 def collect(experiments: Sequence[Experiment], out: Path, docs: Path) -> int:
-    """Write all runs in `out` as the one page docs/figures.md with its pictures; returns how many figures."""
-    runs = [
-        (each, real, read_all(place))
-        for each in experiments
-        for real in (False, True)
-        if (place := directory_of(each, out, real=real)).is_dir()
-    ]
-    pictures = docs / "figures"
-    shutil.rmtree(pictures, ignore_errors=True)
-    pictures.mkdir(parents=True)
-    sections = []
-    for experiment, real, tables in runs:
-        place = directory_of(experiment, out, real=real)
-        figures = experiment.figures_of(real=real)
-        shown = {each.name: _copied(place / f"{each.name}.png", pictures) for each in figures}
-        sections.append((experiment, real, tables, shown))
-    (docs / "figures.md").write_text(collected(sections))
-    return sum(len(experiment.figures_of(real=real)) for experiment, real, _ in runs)
+    """Write all runs in `out` to the one page docs/figures.md with its pictures; returns how many figures.
+
+    What the page says of other runs stays.
+    """
+    page, pictures = docs / "figures.md", docs / "figures"
+    known = blocks_in(page.read_text()) if page.exists() else {}
+    pictures.mkdir(parents=True, exist_ok=True)
+    blocks, count = list[PageBlock](), 0
+    for experiment, real in product(experiments, (False, True)):
+        place, figures = directory_of(experiment, out, real=real), experiment.figures_of(real=real)
+        kept = known.get(command_of(experiment, real=real))
+        if place.is_dir():
+            shown = {each.name: _copied(place / f"{each.name}.png", pictures) for each in figures}
+            blocks.append(block_of(experiment, read_all(place), shown, real=real))
+            count += len(figures)
+        elif kept is not None:
+            blocks.append(kept)
+    page.write_text(collected(blocks))
+    for picture in pictures.iterdir():
+        if f"]({pictures.name}/{picture.name})" not in page.read_text():
+            picture.unlink()
+    return count
 
 
 def _copied(picture: Path, to: Path) -> str | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tidemark.lab.figures.experiment import Comparison, Experiment, Figure, Tables, settings, verdict
 
 INTRODUCTION = (
     "Every verdict on this page is computed from the CSV files of a run. `./run lab NAME [--real]` runs an "
-    "experiment again and writes its files to `out/`; `./run lab docs` makes this page from them, and "
-    "`./run lab all` runs all of them and makes the page."
+    "experiment again and writes its files to `out/`; `./run lab docs` makes what this page says of the runs "
+    "in `out/` anew and leaves the rest, and `./run lab all` runs all of them and makes the page."
 )
 #: What stands before the explanations of findings that do not hold.
 EXPLAINED = "Why it differs:"
@@ -32,7 +33,7 @@ def section_of(
     """Returns the lines with verdict, findings and picture of a figure."""
     findings = figure.compare(tables)
     where = "real processes" if real else "simulated"
-    command = f"./run lab {experiment.name}{' --real' if real else ''}"
+    command = command_of(experiment, real=real)
     claim, head = (
         ("What is promised", "promised") if figure.is_ours else ("The paper's finding", "the paper found")
     )
@@ -57,18 +58,49 @@ def method_of(experiment: Experiment, tables: Tables, *, real: bool) -> list[str
     return [(experiment.real_method if real else "") or experiment.method, "", f"Setting: {said}."]
 
 
-def collected(sections: Sequence[tuple[Experiment, bool, Tables, dict[str, str | None]]]) -> str:
-    """Returns the page of all runs; `sections` has (experiment, real, tables, figure -> picture) of each."""
+@dataclass(frozen=True, slots=True)
+class PageBlock:
+    """What the page of all runs has of one run: a row for each figure, and the lines about all of them."""
+
+    rows: list[str]
+    lines: list[str]
+
+
+def block_of(
+    experiment: Experiment, tables: Tables, pictures: dict[str, str | None], *, real: bool
+) -> PageBlock:
+    """Returns the block of a run; `pictures` has the picture of each figure by its name."""
+    where = "real processes" if real else "simulated"
+    rows, lines = list[str](), list[str]()
+    for figure in experiment.figures_of(real=real):
+        rows.append(f"| {figure.source} | {figure.title} | {where} | {verdict(figure.compare(tables))} |")
+        lines += ["", f"## {figure.title}", ""]
+        lines += section_of(experiment, figure, tables, pictures[figure.name], real=real)
+    return PageBlock(rows, [*lines, "", *method_of(experiment, tables, real=real)])
+
+
+def command_of(experiment: Experiment, *, real: bool) -> str:
+    """Returns the command that runs an experiment."""
+    return f"./run lab {experiment.name}{' --real' if real else ''}"
+
+
+def blocks_in(page: str) -> dict[str, PageBlock]:
+    """Returns the blocks of a page of all runs, by the commands that run them."""
+    head, *sections = page.rstrip("\n").split("\n## ")
+    rows = [line for line in head.splitlines() if line.startswith("| ")][1:]
+    found: dict[str, PageBlock] = {}
+    for row, section in zip(rows, sections, strict=True):
+        command = section.partition("`")[2].partition("`")[0]
+        block = found.setdefault(command, PageBlock([], []))
+        block.rows.append(row)
+        block.lines.extend(["", *f"## {section}".rstrip("\n").split("\n")])
+    return found
+
+
+def collected(blocks: Sequence[PageBlock]) -> str:
+    """Returns the page of all runs."""
     lines = [GENERATED, "# The papers' figures, run here", "", INTRODUCTION, ""]
     lines += ["| figure | | where | verdict |", "|---|---|---|---|"]
-    for experiment, real, tables, _ in sections:
-        for figure in experiment.figures_of(real=real):
-            where = "real processes" if real else "simulated"
-            found = verdict(figure.compare(tables))
-            lines.append(f"| {figure.source} | {figure.title} | {where} | {found} |")
-    for experiment, real, tables, pictures in sections:
-        for figure in experiment.figures_of(real=real):
-            lines += ["", f"## {figure.title}", ""]
-            lines += section_of(experiment, figure, tables, pictures[figure.name], real=real)
-        lines += ["", *method_of(experiment, tables, real=real)]
+    lines += [row for block in blocks for row in block.rows]
+    lines += [line for block in blocks for line in block.lines]
     return "\n".join(lines) + "\n"
