@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from tidemark.cli import main
 from tidemark.lab.figures import command
 from tidemark.lab.figures.catalogue import EXPERIMENTS
-from tidemark.lab.figures.estimates import fitted, median_interval, slope_between
+from tidemark.lab.figures.estimates import fitted, median_error, median_interval, slope_between
 from tidemark.lab.figures.experiment import (
     Comparison,
     Experiment,
@@ -81,6 +81,12 @@ def test_a_median_is_known_only_as_well_as_its_samples_agree() -> None:
     assert median_interval(np.arange(1.0, 7.0)) == (1.0, 6.0)
     low, high = median_interval(np.arange(1.0, 101.0))
     assert (low, high) == (40.0, 61.0)
+
+
+def test_the_error_of_a_median_falls_with_the_root_of_the_number_and_outliers_do_not_count() -> None:
+    normal = np.random.default_rng(1).normal(5.0, 2.0, 4_000)
+    assert median_error(normal) == pytest.approx(1.2533 * 2.0 / np.sqrt(4_000), rel=0.05)
+    assert median_error(np.append(normal, 1e9)) == pytest.approx(median_error(normal), rel=0.01)
 
 
 def test_a_page_follows_its_csv(tmp_path: Path) -> None:

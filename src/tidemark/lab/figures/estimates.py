@@ -58,6 +58,15 @@ def median_interval(values: Numbers, doubt: float = 0.05) -> tuple[float, float]
     return float(ordered[rank - 1]), float(ordered[count - rank])
 
 
+def median_error(values: Numbers) -> float:
+    """Returns the standard error of the median of values that scatter about it; a few outliers do not count.
+
+    The scatter is taken from the median distance to the median, as if the values were normally distributed.
+    """
+    scatter = 1.4826 * float(np.median(abs(values - np.median(values))))
+    return float(np.sqrt(np.pi / 2)) * scatter / float(np.sqrt(len(values)))
+
+
 def quantile(values: Numbers, part: float) -> float:
     """Returns the quantile; NaN without values."""
     return float(np.quantile(values, part)) if len(values) else float("nan")

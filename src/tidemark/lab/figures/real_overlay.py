@@ -48,11 +48,11 @@ class LoadPublisher:
         self._is_over = False
 
     async def run(self) -> None:
-        """Publish until `stop`; returns when every event is acknowledged."""
+        """Publish until `stop`, which may be done again; returns when every event is acknowledged."""
         loop, under_way = asyncio.get_running_loop(), set[asyncio.Future[int | None]]()
-        begin = loop.time()
+        begin, before, self._is_over = loop.time(), self.published, False
         while not self._is_over:
-            while self.published < (loop.time() - begin) * self._rate:
+            while self.published - before < (loop.time() - begin) * self._rate:
                 kind = KINDS[self.published % len(KINDS)]
                 event = {"n": self.published, "kind": kind, "payload": PAYLOAD}
                 future = self._client.publish(TOPIC, event)
@@ -243,6 +243,10 @@ class RealOverlay:
                 await subscriber.started()
         self.publishers = [LoadPublisher(each, events_a_second / len(makers)) for each in makers]
         self._tasks += [asyncio.create_task(each.run()) for each in self.publishers]
+
+    def publish_again(self) -> None:
+        """Publish at the same rate as before `finish`."""
+        self._tasks = [asyncio.create_task(each.run()) for each in self.publishers]
 
     async def ask(self, client: Client, question: Question[Answered]) -> Answered | None:
         """Ask an administrator's question; returns None if the broker does not answer."""

@@ -174,7 +174,8 @@ def _compare(tables: Tables) -> Sequence[Comparison]:
     return [
         Comparison(
             "25 subscribers get 4,000 events a second together, 200 get 7,600: 1.9 times as many",
-            f"{few:.0f} get {low:,.0f}, {many:.0f} get {high:,.0f}: {high / low:.2f} times",
+            f"{few:.0f} get {low:,.0f}, {many:.0f} get {high:,.0f}: {high / low:.2f} times; for each second "
+            f"of the host's CPU {1 / cpu[0]:,.0f} and {1 / cpu[1]:,.0f}: {cpu[0] / cpu[1]:.2f} times",
             high / low >= GROWTH * (1 - ROOM),
             f"The host, which has one event loop, takes {busy[0]:.0%} of a core with {few:.0f} subscribers "
             f"and {busy[1]:.0%} with {many:.0f}: what an acknowledgement takes of the processor counts here, "
@@ -186,8 +187,8 @@ def _compare(tables: Tables) -> Sequence[Comparison]:
             f"the host takes {cpu[0] * 1e6:.0f} us of CPU an event with {few:.0f} subscribers, "
             f"{cpu[1] * 1e6:.0f} us with {many:.0f}",
             cpu[1] < cpu[0],
-            "Many acknowledgements share one commit, which saves syncs of the disk. The processor, which is "
-            "what counts here, has to take and answer each of them all the same.",
+            "Acknowledgements that have come at one time are handled together and share one commit. The "
+            "processor, which is what counts here, has to read and answer each of them all the same.",
         ),
     ]
 
