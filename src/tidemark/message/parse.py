@@ -16,12 +16,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import islice
+from string import ascii_letters, digits
 from typing import NoReturn
 
 from tidemark.errors import SchemaSyntaxError
 from tidemark.message.text import KEYWORDS
 from tidemark.message.types import (
     DECIMAL,
+    NAME_BYTES_MAX,
     NESTING_MAX,
     Atomic,
     Dynamic,
@@ -39,15 +42,21 @@ from tidemark.message.types import (
 
 SCHEMA_TEXT_CHARS_MAX = 65_536
 
+#: A name, a quoted name, digits, a mark, a comment, or a character that has no place in a schema.
 _TOKEN = re.compile(
-    r"""(?P<skip>\s+|\#[^\n]*|//[^\n]*)
-      | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
-      | (?P<quoted>"(?:[^"\n]|"")*")
-      | (?P<digits>[0-9]+)
-      | (?P<mark>\*\(|\)\*|[\[\]{}|,:;?().])""",
+    r"""[A-Za-z_][A-Za-z0-9_]*
+      | "(?:[^"\n]|"")*"
+      | [0-9]+
+      | \*\( | \)\* | [\[\]{}|,:;?().]
+      | \#[^\n]* | //[^\n]*
+      | \S""",
     re.VERBOSE,
 )
+#: The tokens of one character that have a place in a schema; comments are left out before.
+_SHORT_TOKENS = frozenset(ascii_letters + digits + "_[]{}|,:;?().")
+#: keyword -> its type, but for `decimal`, which may have numbers behind it; all schemas share these types
 _ATOMIC = {kind.value: Atomic(kind) for kind in Kind if kind is not Kind.DECIMAL}
+_OPTIONAL = {keyword: optional(item) for keyword, item in _ATOMIC.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +84,18 @@ def parse_type(text: str) -> Type:
     return parsed.root
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str  # name, quoted, digits, mark, end
-    text: str
-    start: int
-
-
 class _SchemaParser:
-    """Reads the tokens of one text by recursive descent: a method for each rule of the grammar."""
+    """Reads the tokens of one text by recursive descent: a method for each rule of the grammar.
+
+    A broker parses schemas of thousands of fields for whoever declares them, so a token is its text and no
+    more. What kind it is shows in its first character; where it stands is found out when that is wrong.
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = self._scan()
+        #: the tokens, and two empty ones for the end: a rule looks at most one token ahead
+        self._tokens = [*self._scan(), "", ""]
+        #: the place of the next token in `_tokens`
         self._at = 0
         self._depth = 0
 
@@ -98,7 +106,7 @@ class _SchemaParser:
             root = self._type()
         while True:
             self._skip(";")
-            if self._peek().kind == "end":
+            if not self._tokens[self._at]:
                 break
             if root is not None and not self._at_definition():
                 self._fail("expected the end, or `name:` and another schema")
@@ -111,7 +119,7 @@ class _SchemaParser:
         return ParsedSchema(name, root, definitions)
 
     def _definition(self, definitions: dict[str, Type]) -> None:
-        start = self._peek()
+        start = self._at
         name = self._dotted_name()
         if name in definitions:
             self._fail(f"the schema {name!r} is defined twice", start)
@@ -121,42 +129,50 @@ class _SchemaParser:
         definitions[name] = self._type()
 
     def _type(self) -> Type:
-        self._depth += 1
-        if self._depth > NESTING_MAX + 1:
+        tokens, at = self._tokens, self._at
+        if self._depth > NESTING_MAX:
             self._fail(f"nested deeper than {NESTING_MAX} levels")
-        item = self._core()
+        item: Type | None
+        if tokens[at + 1] == "?" and (item := _OPTIONAL.get(tokens[at])) is not None:
+            self._at = at + 2
+        elif (item := _ATOMIC.get(tokens[at])) is not None:
+            self._at = at + 1
+        else:
+            self._depth += 1
+            item = self._core()
+            self._depth -= 1
         while self._skip("?"):
             item = optional(item)
-        self._depth -= 1
         return item
 
     def _core(self) -> Type:
-        token = self._peek()
-        match token.text if token.kind == "mark" else token.kind:
+        """A type that is more than one keyword."""
+        start = self._at
+        token = self._tokens[start]
+        match token:
             case "[":
                 return Tuple(self._fields("[", ",", "]", "tuple"))
             case "{":
                 cases = self._fields("{", "|", "}", "variant")
                 if not cases:
-                    self._fail("a variant has at least one case", token)
+                    self._fail("a variant has at least one case", start)
                 return Variant(cases)
             case "*(":
-                self._next()
+                self._at += 1
                 item = self._type()
                 self._expect(")*")
                 return List(item)
-            case "name" if token.text in KEYWORDS:
-                return self._keyword()
-            case "name" | "quoted":
-                return Reference(self._dotted_name())
+            case "dynamic":
+                self._at += 1
+                return Dynamic()
+            case Kind.DECIMAL.value:
+                self._at += 1
+                return self._decimal(start)
+        if _is_name(token):
+            return Reference(self._dotted_name())
         self._fail("expected a type: a keyword like `int`, `[`, `*(`, `{`, or the name of a schema")
 
-    def _keyword(self) -> Type:
-        token = self._next()
-        if token.text == "dynamic":
-            return Dynamic()
-        if token.text != Kind.DECIMAL.value:
-            return _ATOMIC[token.text]
+    def _decimal(self, start: int) -> Atomic:
         if not self._skip("("):
             return DECIMAL
         precision = self._digits("the number of digits")
@@ -164,7 +180,7 @@ class _SchemaParser:
         scale = self._digits("the number of digits after the point")
         self._expect(")")
         if not (1 <= precision <= 38 and 0 <= scale <= precision):
-            self._fail("a decimal has 1 to 38 digits, of which 0 to all stand after the point", token)
+            self._fail("a decimal has 1 to 38 digits, of which 0 to all stand after the point", start)
         return decimal(precision, scale)
 
     def _fields(self, opening: str, separator: str, closing: str, what: str) -> tuple[Field, ...]:
@@ -173,35 +189,35 @@ class _SchemaParser:
         seen: set[str] = set()
         if self._skip(closing):
             return ()
+        tokens = self._tokens
         while True:
-            token = self._peek()
+            start = self._at
             field = self._field()
             if field.name and field.name in seen:
-                self._fail(f"the {what} has {field.name!r} twice", token)
+                self._fail(f"the {what} has {field.name!r} twice", start)
             seen.add(field.name)
             fields.append(field)
-            if self._skip(closing):
-                return tuple(fields)
-            if not self._skip(separator):
+            after = tokens[self._at]
+            if after not in (separator, closing):
                 self._fail(f"expected `{separator}` or `{closing}` after a part of the {what}")
+            self._at += 1
+            if after == closing:
+                return tuple(fields)
 
     def _field(self) -> Field:
-        token, after = self._peek(), self._peek(1)
-        if token.kind in ("name", "quoted") and after.text == ":" and after.kind == "mark":
+        tokens, at = self._tokens, self._at
+        if tokens[at + 1] == ":" and _is_name(tokens[at]):
             name = self._name()
-            self._expect(":")
+            self._at += 1
             return Field(name, self._type())
         return Field("", self._type())
 
     def _at_definition(self) -> bool:
-        ahead = 0
-        while self._peek(ahead).kind in ("name", "quoted"):
-            after = self._peek(ahead + 1)
-            if after.kind != "mark" or after.text not in (".", ":"):
-                return False
-            if after.text == ":":
-                return True
-            ahead += 2
+        tokens, at = self._tokens, self._at
+        while _is_name(tokens[at]):
+            if tokens[at + 1] != ".":
+                return tokens[at + 1] == ":"
+            at += 2
         return False
 
     def _dotted_name(self) -> str:
@@ -211,64 +227,67 @@ class _SchemaParser:
         return ".".join(parts)
 
     def _name(self) -> str:
-        token = self._next()
-        if token.kind not in ("name", "quoted"):
-            self._fail("expected a name", token)
-        name = token.text if token.kind == "name" else token.text[1:-1].replace('""', '"')
+        start = self._at
+        token = self._tokens[start]
+        self._at = start + 1
+        if not _is_name(token):
+            self._fail("expected a name", start)
+        if token[0] != '"' and len(token) <= NAME_BYTES_MAX:
+            return token
+        name = token if token[0] != '"' else token[1:-1].replace('""', '"')
         problem = name_problem(name)
         if problem:
-            self._fail(problem, token)
+            self._fail(problem, start)
         return name
 
     def _digits(self, what: str) -> int:
-        token = self._next()
-        if token.kind != "digits" or len(token.text) > 3:
-            self._fail(f"expected {what}", token)
-        return int(token.text)
+        token = self._tokens[self._at]
+        if not token.isdigit() or len(token) > 3:
+            self._fail(f"expected {what}", self._at)
+        self._at += 1
+        return int(token)
 
     def _expect(self, mark: str) -> None:
         if not self._skip(mark):
             self._fail(f"expected `{mark}`")
 
     def _skip(self, mark: str) -> bool:
-        token = self._peek()
-        if token.kind == "mark" and token.text == mark:
+        if self._tokens[self._at] == mark:
             self._at += 1
             return True
         return False
 
-    def _peek(self, ahead: int = 0) -> _Token:
-        return self._tokens[min(self._at + ahead, len(self._tokens) - 1)]
-
-    def _next(self) -> _Token:
-        token = self._peek()
-        self._at += 1
-        return token
-
-    def _scan(self) -> list[_Token]:
-        tokens: list[_Token] = []
-        at = 0
-        while at < len(self._text):
-            found = _TOKEN.match(self._text, at)
-            if found is None:
-                what = "a quoted name must end on its line" if self._text[at] == '"' else None
-                self._fail_at(at, what or f"the character {self._text[at]!r} has no place in a schema")
-            if found.lastgroup != "skip":
-                assert found.lastgroup is not None
-                tokens.append(_Token(found.lastgroup, found.group(), at))
-            at = found.end()
-        tokens.append(_Token("end", "", len(self._text)))
+    def _scan(self) -> list[str]:
+        """The tokens of the text, without comments; SchemaSyntaxError if a character has no place there."""
+        tokens: list[str] = _TOKEN.findall(self._text)
+        if "#" in self._text or "//" in self._text:
+            tokens = [token for token in tokens if not _is_comment(token)]
+        misplaced = {token for token in {*tokens} if len(token) == 1} - _SHORT_TOKENS
+        if misplaced:
+            at = next(at for at, token in enumerate(tokens) if token in misplaced)
+            reason = f"the character {tokens[at]!r} has no place in a schema"
+            self._fail_at(at, "a quoted name must end on its line" if tokens[at] == '"' else reason)
         return tokens
 
-    def _fail(self, reason: str, token: _Token | None = None) -> NoReturn:
-        found = token or self._peek()
-        if token is None and found.kind == "end":
-            reason += ", found the end of the text"
-        elif token is None:
-            reason += f", found `{found.text}`"
-        self._fail_at(found.start, reason)
+    def _fail(self, reason: str, at: int | None = None) -> NoReturn:
+        """Raise SchemaSyntaxError about the token at a place, or about the next one, which is unexpected."""
+        if at is None:
+            found = self._tokens[self._at]
+            reason += f", found `{found}`" if found else ", found the end of the text"
+        self._fail_at(self._at if at is None else at, reason)
 
     def _fail_at(self, at: int, reason: str) -> NoReturn:
-        line = self._text.count("\n", 0, at) + 1
-        column = at - (self._text.rfind("\n", 0, at) + 1) + 1
+        found = (token for token in _TOKEN.finditer(self._text) if not _is_comment(token.group()))
+        token = next(islice(found, at, None), None)
+        start = token.start() if token is not None else len(self._text)
+        line = self._text.count("\n", 0, start) + 1
+        column = start - (self._text.rfind("\n", 0, start) + 1) + 1
         raise SchemaSyntaxError(reason, line=line, column=column)
+
+
+def _is_name(token: str) -> bool:
+    return token.isidentifier() or token[:1] == '"'
+
+
+def _is_comment(token: str) -> bool:
+    return token[:1] == "#" or token[:2] == "//"

@@ -66,7 +66,9 @@ class Schema:
 
     @lazy_property
     def _decoder(self) -> MessageDecoder:
-        return MessageDecoder(self.flat, self)
+        # Without a reference back to the schema, where that is possible: a schema that nobody uses any more
+        # is freed at once then, and not when the collector of garbage looks for circles.
+        return MessageDecoder(self.flat, None if self.is_plain else self)
 
     @classmethod
     def parse(cls, text: str) -> Schema:
@@ -268,10 +270,11 @@ class Schema:
         node = held(self.flat.nodes[path])
         if isinstance(node, LeafNode):
             leaf = node.leaf
-            return leaf_accessor(self.flat, leaf, lambda stored: self._decoder.load(leaf, stored))
+            return leaf_accessor(self.flat, leaf, partial(self._decoder.load, leaf))
         if isinstance(node, VariantNode) and node.style == "enumeration":
             return enumeration_accessor(self.flat, node)
-        return lambda message: value_at(self.decode(message), path)
+        decoder = self._decoder
+        return lambda message: value_at(decoder.decode(bytes(message)), path)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schema) and self.text == other.text

@@ -9,6 +9,7 @@ from typing import assert_never
 from tidemark.message.types import (
     DECIMAL,
     EMPTY,
+    NOTHING,
     Atomic,
     Dynamic,
     Field,
@@ -18,8 +19,6 @@ from tidemark.message.types import (
     Tuple,
     Type,
     Variant,
-    option_item,
-    optional,
 )
 
 #: Words that can be the name of a field only in quotes, and never the name of a schema.
@@ -37,14 +36,14 @@ def type_text(item: Type) -> str:
         case Atomic():
             return _atomic_text(item)
         case Tuple():
-            return "[" + ", ".join(_field_text(field) for field in item.fields) + "]"
+            return "[" + ", ".join(_field_texts(item.fields)) + "]"
         case List():
             return f"*({type_text(item.item)})*"
         case Variant():
             some = _canonical_option(item)
             if some is not None:
                 return f"{type_text(some)}?"
-            return "{" + " | ".join(_field_text(case) for case in item.cases) + "}"
+            return "{" + " | ".join(_field_texts(item.cases)) + "}"
         case Dynamic():
             return "dynamic"
         case Reference():
@@ -94,10 +93,10 @@ def _canonical_option(item: Variant) -> Type | None:
 
     The same choice in another order, or with the name `absent`, keeps its braces.
     """
-    some = option_item(item)
-    if some is None or item != optional(some) or some == EMPTY:
+    if len(item.cases) != 2 or (item.cases[0] is not NOTHING and item.cases[0] != NOTHING):
         return None
-    return some
+    some = item.cases[1]
+    return some.type if not some.name and some.type != EMPTY else None
 
 
 def _atomic_text(item: Atomic) -> str:
@@ -106,8 +105,16 @@ def _atomic_text(item: Atomic) -> str:
     return item.kind.value
 
 
-def _field_text(field: Field) -> str:
-    return f"{name_text(field.name)}: {type_text(field.type)}" if field.name else type_text(field.type)
+def _field_texts(fields: tuple[Field, ...]) -> list[str]:
+    """The text of each field; that of a type which several of them share is made once."""
+    texts: dict[int, str] = {}
+    parts: list[str] = []
+    for field in fields:
+        text = texts.get(id(field.type))
+        if text is None:
+            text = texts[id(field.type)] = type_text(field.type)
+        parts.append(f"{name_text(field.name)}: {text}" if field.name else text)
+    return parts
 
 
 def _block(opening: str, separator: str, fields: tuple[Field, ...], closing: str, depth: int) -> str:

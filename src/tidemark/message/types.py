@@ -123,6 +123,8 @@ class Reference:
 Type = Atomic | Tuple | List | Variant | Dynamic | Reference
 
 EMPTY = Tuple(())
+#: The case of an option that has no value.
+NOTHING = Field("", EMPTY)
 BOOLEAN = Atomic(Kind.BOOLEAN)
 INT = Atomic(Kind.INT)
 LONG = Atomic(Kind.LONG)
@@ -144,7 +146,7 @@ def decimal(precision: int, scale: int) -> Atomic:
 
 def optional(item: Type) -> Variant:
     """`T?`: the value or nothing."""
-    return Variant((Field("", EMPTY), Field("", item)))
+    return Variant((NOTHING, Field("", item)))
 
 
 def absent_case(variant: Variant) -> int | None:
@@ -184,7 +186,13 @@ def is_spliced(field: Field) -> bool:
 
 def names_of(fields: tuple[Field, ...]) -> tuple[str, ...]:
     """The key of each field or case in a Python value: its name, or `_` and its position."""
-    return tuple(field.name or f"_{index}" for index, field in enumerate(fields))
+    names = tuple([field.name for field in fields])
+    return names if all(names) else tuple([name or name_at(at) for at, name in enumerate(names)])
+
+
+def name_at(position: int) -> str:
+    """The key of a field or case that was written without a name, by its position."""
+    return f"_{position}"
 
 
 def path_text(path: Path) -> str:

@@ -20,6 +20,7 @@ from tidemark.message.types import (
     Tuple,
     Type,
     Variant,
+    name_at,
     names_of,
     path_text,
 )
@@ -28,38 +29,67 @@ from tidemark.message.types import (
 def validate(root: Type, definitions: Mapping[str, Type]) -> None:
     """Raise SchemaError, with the path, unless the schema can be flattened and has finite values."""
     finite = _finite_names(definitions)
+    rules = _Rules(definitions)
     for name, item in definitions.items():
         if name not in finite:
             raise SchemaError(f"the schema {name!r} contains itself always: it has no finite value")
-        _check(item, definitions, (name,), 0)
-    _check(root, definitions, (), 0)
+        rules.check(item, (name,), 0)
+    rules.check(root, (), 0)
 
 
-def _check(item: Type, definitions: Mapping[str, Type], path: Path, depth: int) -> None:
-    where = path_text(path) or "the schema"
-    if depth > NESTING_MAX:
-        raise SchemaError(f"{where}: nested deeper than {NESTING_MAX} levels")
-    match item:
-        case Tuple():
+class _Rules:
+    """Checks the types of one schema. A type that several fields share is checked once at each depth."""
+
+    def __init__(self, definitions: Mapping[str, Type]) -> None:
+        self._definitions = definitions
+        #: identity and depth of the tuples and variants that keep the rules; the schema holds them all
+        self._sound: set[tuple[int, int]] = set()
+
+    def check(self, item: Type, path: Path, depth: int) -> None:
+        """Raise SchemaError, with the path, unless a type at this depth keeps the rules."""
+        if depth > NESTING_MAX:
+            raise _broken(path, f"nested deeper than {NESTING_MAX} levels")
+        match item:
+            case Tuple():
+                self._check_names(item, path)
+                self._check_all(item.fields, path, depth)
+                self._sound.add((id(item), depth))
+            case Variant():
+                if not item.cases:
+                    raise _broken(path, "a variant has at least one case")
+                if len({*names_of(item.cases)}) < len(item.cases):
+                    raise _broken(path, "a variant has two cases of one name")
+                self._check_all(item.cases, path, depth)
+                self._sound.add((id(item), depth))
+            case List():
+                if _vacuous(item.item, self._definitions, frozenset()):
+                    raise _broken(path, "the items of a list must hold something")
+                self.check(item.item, path, depth + 1)
+            case Reference() if item.name not in self._definitions:
+                raise _broken(path, _unknown(item.name, self._definitions))
+            case Atomic() | Dynamic() | Reference():
+                pass
+
+    def _check_names(self, item: Tuple, path: Path) -> None:
+        """Raise SchemaError if two values would have one key in the dict of a tuple."""
+        keys = [field.name for field in item.fields]
+        if "" in keys:
             keys = [member.name for member in members(item)]
-            doubled = [key for key, times in Counter(keys).items() if times > 1]
-            if doubled:
-                raise SchemaError(f"{where}: the name {min(doubled)!r} would appear twice in one dict")
-            _check_all(item.fields, definitions, path, depth)
-        case Variant():
-            if not item.cases:
-                raise SchemaError(f"{where}: a variant has at least one case")
-            if len({*names_of(item.cases)}) < len(item.cases):
-                raise SchemaError(f"{where}: a variant has two cases of one name")
-            _check_all(item.cases, definitions, path, depth)
-        case List():
-            if _vacuous(item.item, definitions, frozenset()):
-                raise SchemaError(f"{where}: the items of a list must hold something")
-            _check(item.item, definitions, path, depth + 1)
-        case Reference() if item.name not in definitions:
-            raise SchemaError(f"{where}: {_unknown(item.name, definitions)}")
-        case Atomic() | Dynamic() | Reference():
-            pass
+        if len({*keys}) < len(keys):
+            doubled = min(key for key, times in Counter(keys).items() if times > 1)
+            raise _broken(path, f"the name {doubled!r} would appear twice in one dict")
+
+    def _check_all(self, fields: tuple[Field, ...], path: Path, depth: int) -> None:
+        depth += 1
+        for at, field in enumerate(fields):
+            item = field.type
+            is_sound = type(item) is Atomic or (id(item), depth) in self._sound
+            if not is_sound or depth > NESTING_MAX:
+                self.check(item, (*path, field.name or name_at(at)), depth)
+
+
+def _broken(path: Path, reason: str) -> SchemaError:
+    return SchemaError(f"{path_text(path) or 'the schema'}: {reason}")
 
 
 def _unknown(name: str, definitions: Mapping[str, Type]) -> str:
@@ -70,11 +100,6 @@ def _unknown(name: str, definitions: Mapping[str, Type]) -> str:
         return f"there is no type {name!r}: did you mean {close[0]}?"
     known = f" and the schemas {', '.join(sorted(definitions))}" if definitions else ""
     return f"there is no type {name!r}: types are {', '.join(types)}{known}"
-
-
-def _check_all(fields: tuple[Field, ...], definitions: Mapping[str, Type], path: Path, depth: int) -> None:
-    for field, name in zip(fields, names_of(fields), strict=True):
-        _check(field.type, definitions, (*path, name), depth + 1)
 
 
 def _vacuous(item: Type, definitions: Mapping[str, Type], seen: frozenset[str]) -> bool:

@@ -40,12 +40,15 @@ _Load = Callable[[Any, int], Any]
 class MessageDecoder:
     """Decodes messages of one flat form."""
 
-    def __init__(self, flat: Flat, nested: NestedMessages) -> None:
+    def __init__(self, flat: Flat, nested: NestedMessages | None) -> None:
+        """`nested` reads messages inside messages; None if the flat form has none."""
         self._flat = flat
         self._nested = nested
-        self._loads: list[_Load] = [self._leaf(leaf) for leaf in flat.leaves]
-        #: whether some stored forms are no values, of any case
-        self._is_checked = any(getattr(leaf.basic, "kind", None) in CHECKED_KINDS for leaf in flat.leaves)
+        #: of each leaf, what makes its value; None until the leaf is first met: of thousands of fields most
+        #: messages have few, and a broker looks into few messages
+        self._loads: list[_Load | None] = [None] * len(flat.leaves)
+        #: whether some stored forms are no values, of any case; None until that is asked for
+        self._is_checked: bool | None = None
 
     def decode(self, data: bytes, depth: int = 0) -> Any:
         """The value of a message that lies in `depth` others; DecodeError if the bytes are not a message."""
@@ -58,24 +61,29 @@ class MessageDecoder:
     def check(self, data: bytes) -> None:
         """Raise what `decode` would raise, for a flat form whose leaves are all atomic."""
         layout = self._flat.layout_of(data)
+        if self._is_checked is None:
+            kinds = (getattr(leaf.basic, "kind", None) for leaf in self._flat.leaves)
+            self._is_checked = any(kind in CHECKED_KINDS for kind in kinds)
         if not self._is_checked:
             layout.checked(data)
             return
         for leaf, stored in zip(layout.leaves, layout.unpack(data), strict=True):
             if leaf.basic.kind in CHECKED_KINDS:  # type: ignore[union-attr]  # all leaves are atomic
-                self._loads[leaf.index](stored, 0)
+                (self._loads[leaf.index] or self._leaf(leaf))(stored, 0)
 
     def load(self, leaf: Leaf, stored: Any) -> Any:
         """The Python value of one leaf's stored form; DecodeError if the form is damaged."""
-        return self._loads[leaf.index](stored, 0)
+        return (self._loads[leaf.index] or self._leaf(leaf))(stored, 0)
 
     def _load_all(self, layout: CaseLayout, data: bytes, depth: int) -> list[Any]:
+        loads = self._loads
         return [
-            self._loads[leaf.index](stored, depth)
+            (loads[leaf.index] or self._leaf(leaf))(stored, depth)
             for leaf, stored in zip(layout.leaves, layout.unpack(data), strict=True)
         ]
 
     def _leaf(self, leaf: Leaf) -> _Load:
+        """Make what makes the value of a leaf, and keep it."""
         basic, path = leaf.basic, path_text(leaf.path)
         load = self._loader(basic)
         letter, width = None, 0
@@ -91,19 +99,22 @@ class MessageDecoder:
             except DecodeError as error:
                 raise DecodeError(error.reason, path=error.path or path) from None
 
+        self._loads[leaf.index] = load_leaf
         return load_leaf
 
     def _loader(self, basic: Basic) -> _Load:
+        if isinstance(basic, Atomic):
+            load = loader(basic)
+            return lambda stored, _: load(stored)
+        nested = self._nested
+        assert nested is not None, "only a flat form of atomic leaves has no messages inside"
         match basic:
-            case Atomic():
-                load = loader(basic)
-                return lambda stored, _: load(stored)
             case Dynamic():
-                return lambda stored, depth: self._nested.decode_dynamic(stored, depth + 1)
+                return lambda stored, depth: nested.decode_dynamic(stored, depth + 1)
             case Recursive():
-                return lambda stored, depth: self._nested.decode_named(basic.name, stored, depth + 1)
+                return lambda stored, depth: nested.decode_named(basic.name, stored, depth + 1)
             case Box():
-                inner = MessageDecoder(basic.flat, self._nested)
+                inner = MessageDecoder(basic.flat, nested)
                 return lambda stored, depth: inner.decode(stored, depth + 1)
         assert_never(basic)
 

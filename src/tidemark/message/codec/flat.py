@@ -17,7 +17,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate
 from math import prod
 from typing import Literal, assert_never
@@ -25,6 +25,7 @@ from typing import Literal, assert_never
 from tidemark.errors import DecodeError, SchemaError
 from tidemark.message.codec.layout import CaseLayout
 from tidemark.message.types import (
+    EMPTY,
     FIXED_WIDTH,
     Atomic,
     Dynamic,
@@ -108,6 +109,9 @@ class TupleNode:
     count: int
 
 
+Style = Literal["option", "enumeration", "named"]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class VariantNode:
     """Cases by name. Case c takes the codes starts[c] up to starts[c] + nodes[c].count - 1."""
@@ -117,7 +121,7 @@ class VariantNode:
     names: tuple[str, ...]
     nodes: tuple[Node, ...]
     absent: int | None
-    style: Literal["option", "enumeration", "named"]
+    style: Style
     starts: tuple[int, ...]
     #: number of codes: the sum of the cases' counts
     count: int
@@ -158,7 +162,9 @@ class Flat:
         #: number of flat tuples in the super-variant
         self.count: int = self.root.count
         self.code_width: int = _code_width(self.count)
-        self.layout = lru_cache(maxsize=LAYOUTS_MAX)(self._derive)
+        # It holds the root and not this object: a schema that nobody uses any more is freed at once, and not
+        # when the collector of garbage looks for circles.
+        self.layout = lru_cache(maxsize=LAYOUTS_MAX)(partial(_layout, self.root, self.code_width))
 
     def active(self, code: int) -> Iterator[Leaf]:
         """The leaves of one flat tuple, in natural order."""
@@ -183,9 +189,6 @@ class Flat:
             raise DecodeError(f"no case has the multi-choice code {code}")
         if len(message) < self.layout(code).size:
             raise DecodeError("a message is shorter than the header of its case")
-
-    def _derive(self, code: int) -> CaseLayout:
-        return CaseLayout(code, self.code_width, list(self.active(code)))
 
 
 def held(node: Node) -> Node:
@@ -236,6 +239,10 @@ def _route(node: Node, target: Node) -> list[tuple[int, int, int]] | None:
     return None
 
 
+def _layout(root: Node, code_width: int, code: int) -> CaseLayout:
+    return CaseLayout(code, code_width, list(_active(root, code)))
+
+
 def _active(node: Node, code: int) -> Iterator[Leaf]:
     match node:
         case LeafNode():
@@ -263,6 +270,29 @@ def _code_width(count: int) -> int:
     return next((size for size in (1, 2, 4, 8) if width <= size), width)
 
 
+@dataclass(frozen=True, slots=True)
+class _VariantForm:
+    """What a variant is, wherever it stands."""
+
+    names: tuple[str, ...]
+    absent: int | None
+    style: Style
+    #: where the codes of each case start, if every case is one value or nothing; else empty
+    starts: tuple[int, ...]
+
+    @classmethod
+    def of(cls, item: Variant) -> _VariantForm:
+        """The form of a variant."""
+        style: Style = "named"
+        if option_item(item) is not None:
+            style = "option"
+        elif is_enumeration(item):
+            style = "enumeration"
+        is_simple = all(isinstance(case.type, Atomic) or case.type == EMPTY for case in item.cases)
+        starts = tuple(range(len(item.cases))) if is_simple else ()
+        return cls(names_of(item.cases), absent_case(item), style, starts)
+
+
 class _Builder:
     """Writes out references and pushes lists down, numbering leaves and naming paths on the way."""
 
@@ -274,6 +304,8 @@ class _Builder:
         self.nodes: dict[Path, Node] = {}
         #: the keys of `nodes` in the order in which they were named
         self._named: list[Path] = []
+        #: identity of a variant -> its form; thousands of fields may share one type
+        self._forms: dict[int, _VariantForm] = {}
 
     def build(self, item: Type, path: Path, depth: int, *, optional: bool) -> Node:
         node = self._node(item, path, depth, optional)
@@ -329,30 +361,31 @@ class _Builder:
         return node
 
     def _tuple(self, item: Tuple, path: Path, depth: int, optional: bool) -> TupleNode:
+        if not item.fields:
+            return TupleNode(item, path, (), (), (), 1)
         names = names_of(item.fields)
-        spliced = tuple(is_spliced(field) for field in item.fields)
+        spliced = tuple([not field.name and is_spliced(field) for field in item.fields])
         nodes = tuple(
-            self._node(field.type, path, depth, optional)
-            if inlined
-            else self.build(field.type, (*path, name), depth, optional=optional)
-            for field, name, inlined in zip(item.fields, names, spliced, strict=True)
+            [
+                self._node(field.type, path, depth, optional)
+                if inlined
+                else self.build(field.type, (*path, name), depth, optional=optional)
+                for field, name, inlined in zip(item.fields, names, spliced, strict=True)
+            ]
         )
-        return TupleNode(item, path, names, nodes, spliced, prod(node.count for node in nodes))
+        return TupleNode(item, path, names, nodes, spliced, prod([node.count for node in nodes]))
 
     def _variant(self, item: Variant, path: Path) -> VariantNode:
-        names = names_of(item.cases)
-        absent = absent_case(item)
-        is_option = option_item(item) is not None
-        nodes = tuple(
-            self._node(case.type, path, 0, True)
-            if is_option
-            else self.build(case.type, (*path, name), 0, optional=True)
-            for case, name in zip(item.cases, names, strict=True)
-        )
-        style: Literal["option", "enumeration", "named"] = "named"
-        if is_option:
-            style = "option"
-        elif is_enumeration(item):
-            style = "enumeration"
-        starts = tuple(accumulate((node.count for node in nodes[:-1]), initial=0))
-        return VariantNode(item, path, names, nodes, absent, style, starts, sum(n.count for n in nodes))
+        form = self._forms.get(id(item))
+        if form is None:
+            form = self._forms[id(item)] = _VariantForm.of(item)
+        if form.style == "option":
+            nodes = tuple([self._node(case.type, path, 0, True) for case in item.cases])
+        else:
+            named = zip(form.names, item.cases, strict=True)
+            nodes = tuple([self.build(case.type, (*path, name), 0, optional=True) for name, case in named])
+        starts, count = form.starts, len(form.starts)
+        if not starts:
+            counts = [node.count for node in nodes]
+            starts, count = tuple(accumulate(counts[:-1], initial=0)), sum(counts)
+        return VariantNode(item, path, form.names, nodes, form.absent, form.style, starts, count)
