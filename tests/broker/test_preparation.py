@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.broker.desk import Desk, told
-from tidemark.broker.effects import FetchLog, LogFetched, LogRead
+from tidemark.broker.effects import FetchLog, LogFetched, LogRead, RefuseClient
 from tidemark.broker.preparation import Steps
 from tidemark.broker.topics import DECLARED_BYTES_MAX
 from tidemark.matching import audience
@@ -99,6 +99,34 @@ def test_a_large_schema_is_parsed_in_a_step_of_its_own_and_not_again(
 def test_a_large_text_that_is_no_schema_is_refused_with_the_same_words() -> None:
     frame = Topic("t", False, (wide(200)[:-1],))
     assert say(Desk(), frame) == Desk().do(1, frame) != []
+
+
+def test_a_small_text_that_defines_names_is_parsed_in_a_step_since_much_may_be_made_of_it() -> None:
+    desk = Desk()
+    names = "; ".join(f"s{n}: [a: s{n + 1}, b: s{n + 1}]" for n in range(6)) + "; s6: [x: int]"
+    schema = Schema.parse(f"[a: s0]; {names}")
+    assert len(schema.text) < registry.LARGE_BYTES
+    assert take(desk.broker.preparation.of(Topic("t", False, (schema.text,)))) == [ParseWork]
+    desk.do(1, Topic("t", False, (schema.text,)))
+    desk.registry.schemas._young.clear()
+    assert isinstance(desk.registry.schemas.work(schema.fingerprint), ParseWork), "for its next event too"
+
+
+def test_an_error_that_nobody_foresaw_is_met_once_on_the_thread_and_ends_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desk, parsed = Desk(), []
+
+    def parse(text: str) -> Schema:
+        parsed.append(text)
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(Schema, "parse", parse)
+    frame = Topic("t", False, ("x: [a: int]",))
+    take(desk.broker.preparation.of(frame))
+    (refused,) = [each for each in desk.say(1, frame) if isinstance(each, RefuseClient)]
+    assert "too deep" in refused.reason
+    assert len(parsed) == 1
 
 
 def test_what_was_parsed_for_a_client_that_is_gone_is_forgotten() -> None:

@@ -59,7 +59,7 @@ def check_fit(
                 return
             continue
         topic = registry.topics[name]
-        size += topic.text_bytes if topic.is_reader_due else 0
+        size += topic.weight if topic.is_reader_due else 0
         if size > LOOKED_AT_BYTES_MAX and not pattern.is_exact:
             return
         reader = topic.reader

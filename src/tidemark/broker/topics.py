@@ -26,6 +26,7 @@ from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.checking import check_messages
 from tidemark.message.generations import CREATIONS_MAX, creation_of, is_removed, removal_of
+from tidemark.message.parse import defines_names
 from tidemark.message.registry import ParseWork, Registry, TopicSchemas
 from tidemark.message.schema import Schema, fingerprint_of
 from tidemark.message.visible import control_problem, visible
@@ -45,7 +46,7 @@ FRAME_SHAPES_MAX = 1_000
 #: Bytes of schemas that a client may declare in one frame: all of them are ready for use at once, which takes
 #: a hundred times as much.
 DECLARED_BYTES_MAX = 256 << 10
-#: A declaration of more bytes is parsed in steps, before it is handled.
+#: A declaration of more bytes, or of a schema that defines names, is parsed in steps, before it is handled.
 SMALL_BYTES = 2 << 10
 #: A neighbour tells of a generation that is at most so far beyond the one that is known.
 GENERATIONS_TOLD_MAX = 64
@@ -122,7 +123,7 @@ class Topics:
         #: client that is connected -> how many topics it was the first to declare
         self._declared: Counter[int] = Counter()
         #: text -> what came of it, of schemas that are declared next, by clients that wait for it
-        self._prepared: dict[str, Schema | TidemarkError] = {}
+        self._prepared: dict[str, Schema | Exception] = {}
         #: told when a topic is removed
         self.removal_listeners: tuple[RemovalListener, ...] = ()
 
@@ -141,7 +142,7 @@ class Topics:
 
     def is_large(self, frame: Topic) -> bool:
         """Return whether the schemas of a topic take long to parse."""
-        return sum(map(len, frame.schemas)) > SMALL_BYTES
+        return sum(map(len, frame.schemas)) > SMALL_BYTES or any(map(defines_names, frame.schemas))
 
     def steps_heard(self, frame: Topic) -> Iterator[ParseWork]:
         """Return the steps in which the schemas of a topic are parsed that a neighbour tells of."""
@@ -356,7 +357,7 @@ class Topics:
     def _schema(self, text: str) -> Schema:
         """Return the schema of a text, which may have been parsed before; TidemarkError if it is none."""
         found = self._prepared.get(text) or self._registry.schemas.parsed(text)
-        if isinstance(found, TidemarkError):
+        if isinstance(found, Exception):
             raise found
         return found if found is not None else Schema.parse(text)
 

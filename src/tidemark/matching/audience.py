@@ -87,7 +87,7 @@ class _Topic:
     @property
     def held_bytes(self) -> int:
         """The memory that this takes, about."""
-        return SCHEMA_FACTOR * len(self.reader.schema.text) + MEMBER_BYTES * len(self.joined)
+        return SCHEMA_FACTOR * self.reader.schema.weight + MEMBER_BYTES * len(self.joined)
 
     def single(self, fingerprint: int) -> SingleMatcher | None:
         """The matcher for single events of this schema, for the present members.
@@ -225,7 +225,7 @@ class Audience:
         unmet = (name for name in pattern.among(among) if name not in self._topics)
         size = 0
         for name in list(islice(unmet, PREPARED_MAX)):
-            size += known[name].text_bytes
+            size += known[name].weight
             if size > PREPARED_BYTES_MAX and not pattern.is_exact:
                 break
             if self.is_ready(name):

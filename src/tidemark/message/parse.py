@@ -54,6 +54,7 @@ _TOKEN = re.compile(
 )
 #: The tokens of one character that have a place in a schema; comments are left out before.
 _SHORT_TOKENS = frozenset(ascii_letters + digits + "_[]{}|,:;?().")
+_OPENING, _CLOSING = frozenset(("[", "{", "*(")), frozenset(("]", "}", ")*"))
 #: keyword -> its type, but for `decimal`, which may have numbers behind it; all schemas share these types
 _ATOMIC = {kind.value: Atomic(kind) for kind in Kind if kind is not Kind.DECIMAL}
 _OPTIONAL = {keyword: optional(item) for keyword, item in _ATOMIC.items()}
@@ -82,6 +83,22 @@ def parse_type(text: str) -> Type:
     if parsed.definitions:
         raise SchemaSyntaxError("a single type was expected, not named schemas", line=1, column=1)
     return parsed.root
+
+
+def defines_names(text: str) -> bool:
+    """Return whether a text defines named schemas, which may make much of a little text.
+
+    False says nothing of a text that cannot be parsed.
+    """
+    depth = 0
+    for token in _TOKEN.findall(text):
+        if token in _OPENING:
+            depth += 1
+        elif token in _CLOSING:
+            depth -= 1
+        elif token == ":" and not depth:
+            return True
+    return False
 
 
 class _SchemaParser:

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import islice
 from weakref import ReferenceType, ref
 
-from tidemark.errors import SchemaError, TidemarkError
+from tidemark.errors import SchemaError
 from tidemark.message.batches.reader import EventReader
 from tidemark.message.evolve import SchemaHistory
 from tidemark.message.foreign.infer import ShapeUnion
@@ -30,7 +30,8 @@ from tidemark.message.types import EMPTY, Tuple
 READY_BYTES_MAX = 1 << 20
 
 
-#: A schema of which the text is longer takes long enough to parse that others should not wait for it.
+#: A schema of which the text is longer, or which defines names, takes so long to parse that others should not
+#: wait for it.
 LARGE_BYTES = 2 << 10
 #: Bytes of the texts of the topics whose readers are kept, besides those readers that somebody holds.
 READERS_BYTES_MAX = 1 << 20
@@ -43,16 +44,17 @@ class ParseWork:
         """With `to_read`, what reads messages of the schema is made too, which takes nearly as long."""
         self.text = text
         self._to_read = to_read
-        #: the schema, or what is wrong with the text; None before the work was done
-        self.found: Schema | TidemarkError | None = None
+        #: the schema, or the error that its text has led to; None before the work was done
+        self.found: Schema | Exception | None = None
 
     def __call__(self) -> None:
         """Do the work."""
         try:
-            self.found = found = Schema.parse(self.text)
+            found = Schema.parse(self.text)
             if self._to_read:
                 found.make_ready()
-        except TidemarkError as error:
+            self.found = found
+        except Exception as error:  # what nobody foresaw comes up again where the text is used
             self.found = error
 
 
@@ -75,6 +77,8 @@ class SchemaTexts(Mapping[int, Schema]):
 
     def __init__(self) -> None:
         self._texts: dict[int, str] = {}
+        #: the fingerprints of those that define names, whose texts do not say how much is made of them
+        self._of_names: set[int] = set()
         #: Schemas that are ready, in two generations: what is used moves to the young ones, and when those
         #: fill their half of READY_BYTES_MAX, the old ones that were not used meanwhile are dropped.
         self._young: dict[int, Schema] = {}
@@ -87,6 +91,8 @@ class SchemaTexts(Mapping[int, Schema]):
             raise SchemaError(
                 f"two schemas have the fingerprint {schema.fingerprint:016x}: reword one of them"
             )
+        if schema.definitions:
+            self._of_names.add(schema.fingerprint)
         self._keep(schema)
         return schema
 
@@ -104,7 +110,7 @@ class SchemaTexts(Mapping[int, Schema]):
     def work(self, fingerprint: int) -> ParseWork | None:
         """What a large schema lacks to read messages, as work for any thread; None if it lacks nothing."""
         text = self._texts.get(fingerprint, "")
-        if len(text) <= LARGE_BYTES:
+        if len(text) <= LARGE_BYTES and fingerprint not in self._of_names:
             return None
         found = self._young.get(fingerprint) or self._old.get(fingerprint)
         return None if found is not None and found.is_ready else ParseWork(text, to_read=True)
@@ -133,10 +139,10 @@ class SchemaTexts(Mapping[int, Schema]):
     def _keep(self, schema: Schema) -> None:
         if schema.fingerprint in self._young:
             return
-        if self._young_bytes + len(schema.text) > READY_BYTES_MAX // 2:
+        if self._young_bytes + schema.weight > READY_BYTES_MAX // 2:
             self._old, self._young, self._young_bytes = self._young, {}, 0
         self._young[schema.fingerprint] = schema
-        self._young_bytes += len(schema.text)
+        self._young_bytes += schema.weight
 
 
 class Registry:
@@ -270,12 +276,12 @@ class Registry:
         """Keep the reader of a topic, which was used just now, and let go of those used longest ago."""
         key = (topic.topic, topic.creation)
         before = self._readers.pop(key, None)
-        self._readers_bytes += len(reader.schema.text)
-        self._readers_bytes -= len(before.schema.text) if before is not None else 0
+        self._readers_bytes += reader.schema.weight
+        self._readers_bytes -= before.schema.weight if before is not None else 0
         self._readers[key] = reader
         while self._readers_bytes > READERS_BYTES_MAX and len(self._readers) > 1:
             oldest = self._readers.pop(next(iter(self._readers)))
-            self._readers_bytes -= len(oldest.schema.text)
+            self._readers_bytes -= oldest.schema.weight
 
     def _topic(self, topic: str, generation: int, *, is_open: bool) -> TopicSchemas:
         """A creation of a topic. A new one is not in the registry yet: its first version may be refused."""
@@ -301,8 +307,9 @@ class TopicSchemas:
         self.creation = creation
         #: fingerprint -> text of every version, oldest first
         self.texts: dict[int, str] = {}
-        #: bytes of all texts
+        #: bytes of all texts, and what the schemas count for where their memory is bounded
         self.text_bytes = 0
+        self.weight = 0
         #: of an open topic: all shapes, merged
         self._union = ShapeUnion()
         #: of a declared topic: what its versions had
@@ -328,7 +335,7 @@ class TopicSchemas:
     @property
     def is_reader_due(self) -> bool:
         """Whether the reader is not there, and takes long to make."""
-        return self.text_bytes > LARGE_BYTES and (self._reader is None or self._reader() is None)
+        return self.weight > LARGE_BYTES and (self._reader is None or self._reader() is None)
 
     def reader_work(self) -> ReaderWork | None:
         """The making of a large reader that is not there, as work for any thread; None if there is none.
@@ -376,6 +383,7 @@ class TopicSchemas:
         self._registry.add(schema)
         self.texts[schema.fingerprint] = schema.text
         self.text_bytes += len(schema.text.encode())
+        self.weight += schema.weight
         if changed:
             self._reader = None
         return self

@@ -33,6 +33,8 @@ _DYNAMIC_SCHEMA_KEPT_BYTES_MAX = 1 << 10
 #: A schema without references whose text is no longer than this cannot have more than LEAVES_MAX fields: each
 #: takes three characters at the least.
 _SMALL_TEXT_CHARS = 3 * LEAVES_MAX
+#: Characters of a text for each node of its flat form, about.
+_NODE_CHARS = 6
 
 
 class Schema:
@@ -42,15 +44,29 @@ class Schema:
         self.root = root
         self.definitions: dict[str, Type] = dict(definitions or {})
         self.name = name
-        validate(root, self.definitions)
-        #: the canonical text
-        self.text = schema_text(root, self.definitions)
-        #: 64 bits of the text's SHA-256, by which every batch names the schemas of its messages
-        self.fingerprint = fingerprint_of(self.text)
-        if self.definitions or len(self.text) > _SMALL_TEXT_CHARS:
-            _ = self.flat  # raises SchemaError if there are too many fields
         self._named: dict[str, Schema] = {}
         self._accessors: dict[Path, Accessor] = {}
+        validate(root, self.definitions)
+        #: What the schema counts for where the memory of schemas is bounded by the length of their texts. A
+        #: reference is short, and what it stands for is written out wherever it is.
+        self.weight = len(self.text)
+        if self.definitions:
+            size = self.flat.size
+            for name in self.definitions:
+                size = self.named(name)._flatten(size)
+            self.weight = max(len(self.text), _NODE_CHARS * size)
+        elif len(self.text) > _SMALL_TEXT_CHARS:
+            _ = self.flat  # raises SchemaError if there are too many fields
+
+    @lazy_property
+    def text(self) -> str:
+        """The canonical text."""
+        return schema_text(self.root, self.definitions)
+
+    @lazy_property
+    def fingerprint(self) -> int:
+        """64 bits of the text's SHA-256, by which every batch names the schemas of its messages."""
+        return fingerprint_of(self.text)
 
     # What takes most of the memory is made when it is first used: a broker knows many schemas, encodes none
     # of them and looks into the messages of few.
@@ -59,6 +75,11 @@ class Schema:
     def flat(self) -> Flat:
         """The flat form."""
         return Flat(self.root, self.definitions)
+
+    def _flatten(self, nodes: int) -> int:
+        """Make the flat form after so many nodes of others; returns how many nodes there are then."""
+        flat = self.__dict__["flat"] = Flat(self.root, self.definitions, nodes=nodes)
+        return flat.size
 
     @lazy_property
     def _encoder(self) -> MessageEncoder:
@@ -258,7 +279,12 @@ class Schema:
         """One of this schema's named schemas, as a schema of its own."""
         found = self._named.get(name)
         if found is None:
-            found = self._named[name] = Schema(self.definitions[name], self.definitions, name=name)
+            # Its parts were checked with the whole. To check and write them again for each of thousands of
+            # names would take minutes.
+            found = self._named[name] = Schema.__new__(Schema)
+            found.root, found.definitions, found.name = self.definitions[name], self.definitions, name
+            found.weight = self.weight
+            found._named, found._accessors = self._named, {}
         return found
 
     def _make_accessor(self, path: Path) -> Accessor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from difflib import get_close_matches
 
 from tidemark.errors import SchemaError
@@ -28,8 +28,8 @@ from tidemark.message.types import (
 
 def validate(root: Type, definitions: Mapping[str, Type]) -> None:
     """Raise SchemaError, with the path, unless the schema can be flattened and has finite values."""
-    finite = _finite_names(definitions)
-    rules = _Rules(definitions)
+    finite = _Names(definitions).finite()
+    rules = _Rules(definitions, _Names(definitions).vacuous())
     for name, item in definitions.items():
         if name not in finite:
             raise SchemaError(f"the schema {name!r} contains itself always: it has no finite value")
@@ -40,8 +40,10 @@ def validate(root: Type, definitions: Mapping[str, Type]) -> None:
 class _Rules:
     """Checks the types of one schema. A type that several fields share is checked once at each depth."""
 
-    def __init__(self, definitions: Mapping[str, Type]) -> None:
+    def __init__(self, definitions: Mapping[str, Type], vacuous_names: Set[str]) -> None:
         self._definitions = definitions
+        #: the named schemas that have only one value
+        self._vacuous_names = vacuous_names
         #: identity and depth of the tuples and variants that keep the rules; the schema holds them all
         self._sound: set[tuple[int, int]] = set()
 
@@ -62,7 +64,7 @@ class _Rules:
                 self._check_all(item.cases, path, depth)
                 self._sound.add((id(item), depth))
             case List():
-                if _vacuous(item.item, self._definitions, frozenset()):
+                if _vacuous(item.item, self._vacuous_names):
                     raise _broken(path, "the items of a list must hold something")
                 self.check(item.item, path, depth + 1)
             case Reference() if item.name not in self._definitions:
@@ -102,36 +104,102 @@ def _unknown(name: str, definitions: Mapping[str, Type]) -> str:
     return f"there is no type {name!r}: types are {', '.join(types)}{known}"
 
 
-def _vacuous(item: Type, definitions: Mapping[str, Type], seen: frozenset[str]) -> bool:
+def _vacuous(item: Type, vacuous_names: Set[str]) -> bool:
     """Has the type only one value? Then a list of it would have nothing to store."""
     match item:
         case Tuple():
-            return all(_vacuous(field.type, definitions, seen) for field in item.fields)
+            return all(_vacuous(field.type, vacuous_names) for field in item.fields)
         case Variant():
-            return len(item.cases) == 1 and _vacuous(item.cases[0].type, definitions, seen)
-        case Reference() if item.name in definitions and item.name not in seen:
-            return _vacuous(definitions[item.name], definitions, seen | {item.name})
+            return len(item.cases) == 1 and _vacuous(item.cases[0].type, vacuous_names)
+        case Reference():
+            return item.name in vacuous_names
         case _:
             return False
 
 
-def _finite_names(definitions: Mapping[str, Type]) -> set[str]:
-    """The named schemas that have a finite value: the least fixed point of `_finite`."""
-    infinite = set(definitions)
-    while True:
-        found = {name for name in infinite if _finite(definitions[name], infinite)}
-        if not found:
-            return set(definitions) - infinite
-        infinite -= found
+class _Need:
+    """What a type, or a named schema, needs before it has a property: so many of its parts that have it."""
+
+    __slots__ = ("missing", "name", "within")
+
+    def __init__(self, missing: int, within: _Need | None = None, name: str = "") -> None:
+        self.missing = missing
+        #: the need of the type that this one is a part of; None for a named schema, which has a name instead
+        self.within = within
+        self.name = name
 
 
-def _finite(item: Type, infinite: set[str]) -> bool:
-    match item:
-        case Tuple():
-            return all(_finite(field.type, infinite) for field in item.fields)
-        case Variant():
-            return any(_finite(case.type, infinite) for case in item.cases)
-        case Reference():
-            return item.name not in infinite
-        case _:
-            return True
+class _Names:
+    """Finds the named schemas that have a property which a type has by its parts: the least fixed point.
+
+    That takes time proportional to the text. To look at every name again for each name that was found, or
+    at a name again for each reference to it, would take minutes or centuries for some texts of a KiB.
+    """
+
+    def __init__(self, definitions: Mapping[str, Type]) -> None:
+        self._definitions = definitions
+        #: name -> the needs of types that refer to it, until it is found
+        self._waiting: dict[str, list[_Need]] = {}
+        self.found: set[str] = set()
+
+    def finite(self) -> set[str]:
+        """The named schemas that have a finite value."""
+        for name, item in self._definitions.items():
+            self._finite(item, _Need(1, name=name))
+        return self.found
+
+    def vacuous(self) -> set[str]:
+        """The named schemas that have only one value."""
+        for name, item in self._definitions.items():
+            self._vacuous(item, _Need(1, name=name))
+        return self.found
+
+    def _finite(self, item: Type, within: _Need) -> None:
+        match item:
+            case Tuple() if item.fields:
+                need = _Need(len(item.fields), within)
+                for field in item.fields:
+                    self._finite(field.type, need)
+            case Variant():
+                need = _Need(1, within)
+                for case in item.cases:
+                    self._finite(case.type, need)
+            case Reference() if item.name in self._definitions:
+                self._wait(item.name, within)
+            case _:
+                self._meet(within)
+
+    def _vacuous(self, item: Type, within: _Need) -> None:
+        match item:
+            case Tuple():
+                need = _Need(len(item.fields), within)
+                for field in item.fields:
+                    self._vacuous(field.type, need)
+                if not item.fields:
+                    self._meet(within)
+            case Variant() if len(item.cases) == 1:
+                self._vacuous(item.cases[0].type, within)
+            case Reference() if item.name in self._definitions:
+                self._wait(item.name, within)
+            case _:
+                pass  # it has several values, and whatever holds it has too
+
+    def _wait(self, name: str, need: _Need) -> None:
+        if name in self.found:
+            self._meet(need)
+        else:
+            self._waiting.setdefault(name, []).append(need)
+
+    def _meet(self, need: _Need) -> None:
+        """A part of what `need` is about has the property."""
+        met = [need]
+        while met:
+            each: _Need | None = met.pop()
+            while each is not None:
+                each.missing -= 1
+                if each.missing:
+                    break  # other parts are missing, or it was met before
+                if each.within is None and each.name not in self.found:
+                    self.found.add(each.name)
+                    met += self._waiting.pop(each.name, [])
+                each = each.within

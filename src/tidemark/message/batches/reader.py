@@ -89,7 +89,7 @@ class EventReader:
                 self._resolutions.clear()
                 self._resolutions_bytes = 0
             found = self._resolutions[fingerprint] = Resolution(self.writer(fingerprint), self.schema)
-            self._resolutions_bytes += len(found.writer.text)
+            self._resolutions_bytes += found.writer.weight
         return found
 
     def writer(self, fingerprint: int) -> Schema:

@@ -15,7 +15,7 @@ is a mixed-radix number read off the tree, and the layout of a code is derived w
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import accumulate
@@ -46,6 +46,11 @@ from tidemark.message.types import (
 #: Leaves of one schema after references are written out; more are refused, since nested references can
 #: multiply a small schema without end.
 LEAVES_MAX = 4_096
+#: Tuples, variants, lists and leaves of one schema and of its named schemas, likewise: nested references
+#: multiply empty tuples too.
+NODES_MAX = 65_536
+#: References within each other, other than those that lead back to themselves.
+REFERENCES_MAX = 100
 #: Layouts kept for one schema; beyond that the least recently used one is dropped and derived again.
 LAYOUTS_MAX = 4_096
 
@@ -153,12 +158,17 @@ Node = LeafNode | TupleNode | VariantNode | ListNode
 class Flat:
     """The flat form of one schema. Immutable but for its cache of layouts."""
 
-    def __init__(self, root: Type, definitions: Mapping[str, Type]) -> None:
-        builder = _Builder(definitions)
+    def __init__(
+        self, root: Type, definitions: Mapping[str, Type], within: Sequence[str] = (), nodes: int = 0
+    ) -> None:
+        """`within` are the references that are written out around `root`, `nodes` the nodes made before."""
+        builder = _Builder(definitions, within, nodes)
         self.root: Node = builder.build(root, (), 0, optional=False)
         self.leaves: tuple[Leaf, ...] = tuple(builder.leaves)
         #: every path that can be named -> the node it reaches
         self.nodes: dict[Path, Node] = builder.nodes
+        #: how many nodes were made, with those that were made before
+        self.size = builder.size
         #: number of flat tuples in the super-variant
         self.count: int = self.root.count
         self.code_width: int = _code_width(self.count)
@@ -296,10 +306,12 @@ class _VariantForm:
 class _Builder:
     """Writes out references and pushes lists down, numbering leaves and naming paths on the way."""
 
-    def __init__(self, definitions: Mapping[str, Type]) -> None:
+    def __init__(self, definitions: Mapping[str, Type], within: Sequence[str], size: int) -> None:
         self._definitions = definitions
         #: names of the references that are being written out around the current place
-        self._open: list[str] = []
+        self._open: list[str] = [*within]
+        #: nodes so far
+        self.size = size
         self.leaves: list[Leaf] = []
         self.nodes: dict[Path, Node] = {}
         #: the keys of `nodes` in the order in which they were named
@@ -314,6 +326,10 @@ class _Builder:
         return node
 
     def _node(self, item: Type, path: Path, depth: int, optional: bool) -> Node:
+        self.size += 1
+        if self.size > NODES_MAX:
+            reason = f"the schema has more than {NODES_MAX} parts in all, with its references written out"
+            raise SchemaError(f"{path_text(path) or 'the schema'}: {reason}")
         match item:
             case Atomic() | Dynamic():
                 return self._leaf(item, item, path, depth, optional)
@@ -325,8 +341,9 @@ class _Builder:
                 self._keep_only_leaves(named)
                 return ListNode(item, path, inner, tuple(self.leaves[before:]))
             case Variant() if depth:
-                box = Box(Flat(item, self._definitions))
-                return self._leaf(item, box, path, depth, optional)
+                box = Flat(item, self._definitions, self._open, self.size)
+                self.size = box.size
+                return self._leaf(item, Box(box), path, depth, optional)
             case Variant():
                 return self._variant(item, path)
             case Tuple():
@@ -355,6 +372,9 @@ class _Builder:
     def _reference(self, item: Reference, path: Path, depth: int, optional: bool) -> Node:
         if item.name in self._open:
             return self._leaf(item, Recursive(item.name), path, depth, optional)
+        if len(self._open) >= REFERENCES_MAX:
+            reason = f"more than {REFERENCES_MAX} references within each other"
+            raise SchemaError(f"{path_text(path) or 'the schema'}: {reason}")
         self._open.append(item.name)
         node = self._node(self._definitions[item.name], path, depth, optional)
         self._open.pop()
