@@ -17,6 +17,7 @@ from tidemark.matching.selectors.selector import Selector
 from tidemark.message import registry
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.batches.checking import STEP_BYTES, CheckWork
+from tidemark.message.codec.rest import Rest, no_rest
 from tidemark.message.registry import ParseWork, ReaderWork
 from tidemark.message.schema import Schema
 from tidemark.message.topic_selector import TopicSelector
@@ -60,7 +61,7 @@ def take(steps: Steps | None) -> list[type | None]:
     for step in steps:
         kinds.append(type(step) if step is not None else None)
         if step is not None:
-            step()
+            step(no_rest)
     return kinds
 
 
@@ -117,7 +118,8 @@ def test_an_error_that_nobody_foresaw_is_met_once_on_the_thread_and_ends_the_con
 ) -> None:
     desk, parsed = Desk(), []
 
-    def parse(text: str) -> Schema:
+    def parse(text: str, rest: Rest = no_rest) -> Schema:
+        rest()
         parsed.append(text)
         raise RecursionError("too deep")
 
@@ -136,7 +138,7 @@ def test_what_was_parsed_for_a_client_that_is_gone_is_forgotten() -> None:
     for _ in range(2):
         step = next(steps)
         assert step is not None
-        step()
+        step(no_rest)
     assert desk.broker._topics._prepared
     del steps
     assert not desk.broker._topics._prepared
@@ -392,6 +394,6 @@ def take_all(steps: Steps) -> list[object]:
     works: list[object] = []
     for work in steps:
         if work is not None:
-            work()
+            work(no_rest)
             works.append(work)
     return works

@@ -7,7 +7,8 @@ connections between them. A frame that was not prepared is handled just as well,
 simulator does so.
 
 A step is either a `Work`, which may be done on any thread, since it changes nothing but itself, and has to be
-done before the next step is taken; or None, when a short step has been taken just now.
+done before the next step is taken; or None, when a short step has been taken just now. A `Work` is given a
+`Rest`, which it calls every few fields or messages.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from tidemark.broker.topics import Topics
 from tidemark.matching.audience import Audience
 from tidemark.message.batches.batch import EventBatch, Shape
 from tidemark.message.batches.checking import check_in_steps, is_long_check
+from tidemark.message.codec.rest import Rest
 from tidemark.message.registry import Registry
 from tidemark.wire.frames import ClientFrame, Knowledge, PeerFrame, Publish, Subscribe, Topic
 from tidemark.wire.peer_layouts import singly
 
-Work = Callable[[], None]
+Work = Callable[[Rest], None]
 Steps = Iterator[Work | None]
 
 #: Shapes of a batch that are looked at to find out whether the batch needs any preparation.

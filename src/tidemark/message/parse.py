@@ -21,6 +21,7 @@ from string import ascii_letters, digits
 from typing import NoReturn
 
 from tidemark.errors import SchemaSyntaxError
+from tidemark.message.codec.rest import REST_EVERY, Rest, no_rest
 from tidemark.message.text import KEYWORDS
 from tidemark.message.types import (
     DECIMAL,
@@ -70,11 +71,11 @@ class ParsedSchema:
     definitions: dict[str, Type]
 
 
-def parse(text: str) -> ParsedSchema:
+def parse(text: str, rest: Rest = no_rest) -> ParsedSchema:
     """The schema that a text describes; SchemaSyntaxError with line and column of the first mistake."""
     if len(text) > SCHEMA_TEXT_CHARS_MAX:
         raise SchemaSyntaxError(f"a schema has at most {SCHEMA_TEXT_CHARS_MAX} characters", line=1, column=1)
-    return _SchemaParser(text).schema()
+    return _SchemaParser(text, rest).schema()
 
 
 def parse_type(text: str) -> Type:
@@ -108,8 +109,9 @@ class _SchemaParser:
     more. What kind it is shows in its first character; where it stands is found out when that is wrong.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, rest: Rest) -> None:
         self._text = text
+        self._rest = rest
         #: the tokens, and two empty ones for the end: a rule looks at most one token ahead
         self._tokens = [*self._scan(), "", ""]
         #: the place of the next token in `_tokens`
@@ -214,6 +216,8 @@ class _SchemaParser:
                 self._fail(f"the {what} has {field.name!r} twice", start)
             seen.add(field.name)
             fields.append(field)
+            if not len(fields) % REST_EVERY:
+                self._rest()
             after = tokens[self._at]
             if after not in (separator, closing):
                 self._fail(f"expected `{separator}` or `{closing}` after a part of the {what}")

@@ -19,6 +19,7 @@ from weakref import ReferenceType, ref
 
 from tidemark.errors import SchemaError
 from tidemark.message.batches.reader import EventReader
+from tidemark.message.codec.rest import Rest, no_rest
 from tidemark.message.evolve import SchemaHistory
 from tidemark.message.foreign.infer import ShapeUnion
 from tidemark.message.generations import creation_of, is_removed, removal_of
@@ -47,12 +48,12 @@ class ParseWork:
         #: the schema, or the error that its text has led to; None before the work was done
         self.found: Schema | Exception | None = None
 
-    def __call__(self) -> None:
+    def __call__(self, rest: Rest = no_rest) -> None:
         """Do the work."""
         try:
-            found = Schema.parse(self.text)
+            found = Schema.parse(self.text, rest)
             if self._to_read:
-                found.make_ready()
+                found.make_ready(rest)
             self.found = found
         except Exception as error:  # what nobody foresaw comes up again where the text is used
             self.found = error
@@ -61,15 +62,15 @@ class ParseWork:
 class ReaderWork:
     """The reader of a topic to be made, on any thread."""
 
-    def __init__(self, topic: TopicSchemas, make: Callable[[], Schema]) -> None:
+    def __init__(self, topic: TopicSchemas, make: Callable[[Rest], Schema]) -> None:
         self._make = make
         #: as many versions the topic had when this was begun
         self.versions = len(topic.texts)
         self.schema: Schema | None = None
 
-    def __call__(self) -> None:
+    def __call__(self, rest: Rest = no_rest) -> None:
         """Do the work."""
-        self.schema = self._make()
+        self.schema = self._make(rest)
 
 
 class SchemaTexts(Mapping[int, Schema]):
@@ -345,7 +346,8 @@ class TopicSchemas:
         if not self.is_reader_due:
             return None
         if self.is_open:
-            return ReaderWork(self, partial(Schema, self._union.type()))
+            root = self._union.type()
+            return ReaderWork(self, lambda rest: Schema(root, rest=rest))
         fingerprint = next(reversed(self.texts))
         work = self._registry.schemas.work(fingerprint)
         return None if work is None else ReaderWork(self, partial(Schema.parse, work.text))

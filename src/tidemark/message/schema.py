@@ -17,6 +17,7 @@ from tidemark.message.codec.flat import LEAVES_MAX, Flat, LeafNode, Node, Varian
 from tidemark.message.codec.layout import FORMAT
 from tidemark.message.codec.lazy import lazy_property
 from tidemark.message.codec.many import many_accessor
+from tidemark.message.codec.rest import Rest, no_rest
 from tidemark.message.foreign.dataclasses import from_dataclass, to_value
 from tidemark.message.foreign.infer import infer
 from tidemark.message.parse import parse, parse_type
@@ -40,23 +41,31 @@ _NODE_CHARS = 6
 class Schema:
     """One schema. Schemas with equal canonical texts are equal."""
 
-    def __init__(self, root: Type, definitions: Mapping[str, Type] | None = None, *, name: str = "") -> None:
+    def __init__(
+        self,
+        root: Type,
+        definitions: Mapping[str, Type] | None = None,
+        *,
+        name: str = "",
+        rest: Rest = no_rest,
+    ) -> None:
         self.root = root
         self.definitions: dict[str, Type] = dict(definitions or {})
         self.name = name
         self._named: dict[str, Schema] = {}
         self._accessors: dict[Path, Accessor] = {}
-        validate(root, self.definitions)
+        validate(root, self.definitions, rest)
+        self.__dict__["text"] = schema_text(root, self.definitions, rest)
         #: What the schema counts for where the memory of schemas is bounded by the length of their texts. A
         #: reference is short, and what it stands for is written out wherever it is.
         self.weight = len(self.text)
         if self.definitions:
-            size = self.flat.size
-            for name in self.definitions:
-                size = self.named(name)._flatten(size)
+            size = self._flatten(0, rest)
+            for each in self.definitions:
+                size = self.named(each)._flatten(size, rest)
             self.weight = max(len(self.text), _NODE_CHARS * size)
         elif len(self.text) > _SMALL_TEXT_CHARS:
-            _ = self.flat  # raises SchemaError if there are too many fields
+            self._flatten(0, rest)  # raises SchemaError if there are too many fields
 
     @lazy_property
     def text(self) -> str:
@@ -76,9 +85,9 @@ class Schema:
         """The flat form."""
         return Flat(self.root, self.definitions)
 
-    def _flatten(self, nodes: int) -> int:
+    def _flatten(self, nodes: int, rest: Rest) -> int:
         """Make the flat form after so many nodes of others; returns how many nodes there are then."""
-        flat = self.__dict__["flat"] = Flat(self.root, self.definitions, nodes=nodes)
+        flat = self.__dict__["flat"] = Flat(self.root, self.definitions, rest, nodes=nodes)
         return flat.size
 
     @lazy_property
@@ -92,13 +101,13 @@ class Schema:
         return MessageDecoder(self.flat, None if self.is_plain else self)
 
     @classmethod
-    def parse(cls, text: str) -> Schema:
+    def parse(cls, text: str, rest: Rest = no_rest) -> Schema:
         """The schema that a text describes.
 
-        SchemaError if it is not one (SchemaSyntaxError with the place).
+        SchemaError if it is not one (SchemaSyntaxError with the place). `rest` is called now and then.
         """
-        parsed = parse(text)
-        return cls(parsed.root, parsed.definitions, name=parsed.name)
+        parsed = parse(text, rest)
+        return cls(parsed.root, parsed.definitions, name=parsed.name, rest=rest)
 
     @classmethod
     def of(cls, sample: Any) -> Schema:
@@ -141,8 +150,10 @@ class Schema:
         """Whether what reads messages is made; for thousands of fields that takes tens of milliseconds."""
         return "_decoder" in self.__dict__ and "is_plain" in self.__dict__
 
-    def make_ready(self) -> None:
+    def make_ready(self, rest: Rest = no_rest) -> None:
         """Make what reads messages, unless it is made; a schema that nobody else has yet, on any thread."""
+        if "flat" not in self.__dict__:
+            self._flatten(0, rest)
         if not self.is_ready:
             _ = self.is_plain, self._decoder
 

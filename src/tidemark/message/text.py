@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import assert_never
 
+from tidemark.message.codec.rest import REST_EVERY, Rest, no_rest, resting
 from tidemark.message.types import (
     DECIMAL,
     EMPTY,
@@ -30,20 +31,20 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _LINE_CHARS_MAX = 72
 
 
-def type_text(item: Type) -> str:
+def type_text(item: Type, rest: Rest = no_rest) -> str:
     """The canonical one-line text: equal types have equal texts, and it parses back to the same type."""
     match item:
         case Atomic():
             return _atomic_text(item)
         case Tuple():
-            return "[" + ", ".join(_field_texts(item.fields)) + "]"
+            return "[" + ", ".join(_field_texts(item.fields, rest)) + "]"
         case List():
-            return f"*({type_text(item.item)})*"
+            return f"*({type_text(item.item, rest)})*"
         case Variant():
             some = _canonical_option(item)
             if some is not None:
-                return f"{type_text(some)}?"
-            return "{" + " | ".join(_field_texts(item.cases)) + "}"
+                return f"{type_text(some, rest)}?"
+            return "{" + " | ".join(_field_texts(item.cases, rest)) + "}"
         case Dynamic():
             return "dynamic"
         case Reference():
@@ -51,16 +52,16 @@ def type_text(item: Type) -> str:
     assert_never(item)
 
 
-def schema_text(root: Type, definitions: Mapping[str, Type]) -> str:
+def schema_text(root: Type, definitions: Mapping[str, Type], rest: Rest = no_rest) -> str:
     """The canonical text of a schema on one line: the root, then the named schemas, sorted by name."""
-    rest = sorted(definitions)
-    parts = [type_text(root)]
+    others = sorted(definitions)
+    parts = [type_text(root, rest)]
     if isinstance(root, Reference):
-        rest.remove(root.name)
-        parts = [f"{parts[0]}: {type_text(definitions[root.name])}"]
-    return "; ".join(
-        parts + [f"{type_text(Reference(name))}: {type_text(definitions[name])}" for name in rest]
-    )
+        others.remove(root.name)
+        parts = [f"{parts[0]}: {type_text(definitions[root.name], rest)}"]
+    for name in resting(others, rest):
+        parts.append(f"{type_text(Reference(name))}: {type_text(definitions[name], rest)}")
+    return "; ".join(parts)
 
 
 def indented(item: Type, *, depth: int = 0) -> str:
@@ -105,15 +106,17 @@ def _atomic_text(item: Atomic) -> str:
     return item.kind.value
 
 
-def _field_texts(fields: tuple[Field, ...]) -> list[str]:
+def _field_texts(fields: tuple[Field, ...], rest: Rest) -> list[str]:
     """The text of each field; that of a type which several of them share is made once."""
     texts: dict[int, str] = {}
     parts: list[str] = []
     for field in fields:
         text = texts.get(id(field.type))
         if text is None:
-            text = texts[id(field.type)] = type_text(field.type)
+            text = texts[id(field.type)] = type_text(field.type, rest)
         parts.append(f"{name_text(field.name)}: {text}" if field.name else text)
+        if not len(parts) % REST_EVERY:
+            rest()
     return parts
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Set
 from difflib import get_close_matches
 
 from tidemark.errors import SchemaError
+from tidemark.message.codec.rest import REST_EVERY, Rest, no_rest, resting
 from tidemark.message.members import members
 from tidemark.message.types import (
     NESTING_MAX,
@@ -26,11 +27,11 @@ from tidemark.message.types import (
 )
 
 
-def validate(root: Type, definitions: Mapping[str, Type]) -> None:
+def validate(root: Type, definitions: Mapping[str, Type], rest: Rest = no_rest) -> None:
     """Raise SchemaError, with the path, unless the schema can be flattened and has finite values."""
     finite = _Names(definitions).finite()
-    rules = _Rules(definitions, _Names(definitions).vacuous())
-    for name, item in definitions.items():
+    rules = _Rules(definitions, _Names(definitions).vacuous(), rest)
+    for name, item in resting(definitions.items(), rest):
         if name not in finite:
             raise SchemaError(f"the schema {name!r} contains itself always: it has no finite value")
         rules.check(item, (name,), 0)
@@ -40,8 +41,9 @@ def validate(root: Type, definitions: Mapping[str, Type]) -> None:
 class _Rules:
     """Checks the types of one schema. A type that several fields share is checked once at each depth."""
 
-    def __init__(self, definitions: Mapping[str, Type], vacuous_names: Set[str]) -> None:
+    def __init__(self, definitions: Mapping[str, Type], vacuous_names: Set[str], rest: Rest) -> None:
         self._definitions = definitions
+        self._rest = rest
         #: the named schemas that have only one value
         self._vacuous_names = vacuous_names
         #: identity and depth of the tuples and variants that keep the rules; the schema holds them all
@@ -84,6 +86,8 @@ class _Rules:
     def _check_all(self, fields: tuple[Field, ...], path: Path, depth: int) -> None:
         depth += 1
         for at, field in enumerate(fields):
+            if at % REST_EVERY == REST_EVERY - 1:
+                self._rest()
             item = field.type
             is_sound = type(item) is Atomic or (id(item), depth) in self._sound
             if not is_sound or depth > NESTING_MAX:

@@ -15,6 +15,7 @@ from tests.waiting import PATIENCE_SECONDS, until
 from tidemark.matching.audience import Audience
 from tidemark.message.batches.batch import BatchBuilder, Shape
 from tidemark.message.batches.checking import CheckWork
+from tidemark.message.codec.rest import Rest
 from tidemark.message.schema import Schema
 from tidemark.node.connection import Connection
 from tidemark.node.runtime import Runtime
@@ -363,10 +364,10 @@ def test_a_frame_that_takes_long_to_look_at_keeps_nobody_else_waiting(
     looked, may_go_on = ThreadEvent(), ThreadEvent()
     look = CheckWork.__call__
 
-    def slowly(self: CheckWork) -> None:
+    def slowly(self: CheckWork, rest: Rest) -> None:
         looked.set()
         assert may_go_on.wait(PATIENCE_SECONDS)
-        look(self)
+        look(self, rest)
 
     monkeypatch.setattr(CheckWork, "__call__", slowly)
     lists = Schema.parse("[n: int, many: *(string)*]")
@@ -438,7 +439,7 @@ def test_the_thread_does_the_steps_of_links_first() -> None:
     turns = Turns(loop)
     begun, may_go_on = ThreadEvent(), ThreadEvent()
 
-    def first() -> None:
+    def first(_: Rest) -> None:
         begun.set()
         assert may_go_on.wait(PATIENCE_SECONDS)
 
@@ -449,8 +450,8 @@ def test_the_thread_does_the_steps_of_links_first() -> None:
 
     turns.run(first, lambda _: done("first"))
     assert begun.wait(PATIENCE_SECONDS)
-    turns.run(lambda: None, lambda _: done("client"))
-    turns.run(lambda: None, lambda _: done("link"), is_first=True)
+    turns.run(lambda _: None, lambda _: done("client"))
+    turns.run(lambda _: None, lambda _: done("link"), is_first=True)
     may_go_on.set()
     loop.run_forever()
     assert order == ["first", "link", "client"]

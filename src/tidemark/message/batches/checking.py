@@ -17,6 +17,7 @@ from tidemark.message.batches.alike import are_alike
 from tidemark.message.batches.batch import PRELUDE, EventBatch, Shape, Verdict
 from tidemark.message.batches.columns import Ints
 from tidemark.message.batches.gather import Messages
+from tidemark.message.codec.rest import Rest, no_rest, resting
 from tidemark.message.schema import Schema
 from tidemark.ticks import Range
 
@@ -62,10 +63,10 @@ class CheckWork:
         #: the first row that cannot be decoded, and why; None if there is none
         self.problem: DecodeError | None = None
 
-    def __call__(self) -> None:
+    def __call__(self, rest: Rest = no_rest) -> None:
         """Do the work."""
-        if not _is_sound(self._batch, self._schema, self._rows):
-            row, problem = next(_problems(self._batch, self._schema, self._rows))
+        if not _is_sound(self._batch, self._schema, self._rows, rest):
+            row, problem = next(_problems(self._batch, self._schema, self._rows, rest))
             self.problem = _at(row, problem)
 
 
@@ -154,9 +155,9 @@ def _known(shape: Shape, schemas: Mapping[int, Schema]) -> Schema:
         raise DecodeError(f"no schema has the fingerprint {shape.fingerprint:016x}") from None
 
 
-def _is_sound(batch: EventBatch, schema: Schema, rows: Ints) -> bool:
+def _is_sound(batch: EventBatch, schema: Schema, rows: Ints, rest: Rest = no_rest) -> bool:
     if len(rows) < ARRAY_ROWS_MIN or not schema.is_plain:
-        return next(_problems(batch, schema, rows), None) is None
+        return next(_problems(batch, schema, rows, rest), None) is None
     starts, ends = batch.message_starts, batch.message_ends
     if len(rows) < batch.count:
         starts, ends = starts[rows], ends[rows]
@@ -167,11 +168,13 @@ def _is_sound(batch: EventBatch, schema: Schema, rows: Ints) -> bool:
     return True
 
 
-def _problems(batch: EventBatch, schema: Schema, rows: Ints) -> Iterator[tuple[int, DecodeError]]:
+def _problems(
+    batch: EventBatch, schema: Schema, rows: Ints, rest: Rest = no_rest
+) -> Iterator[tuple[int, DecodeError]]:
     """The rows whose messages cannot be decoded, and why."""
     starts, ends = batch.message_starts[rows].tolist(), batch.message_ends[rows].tolist()
     data = batch.body.data
-    for row, start, end in zip(rows.tolist(), starts, ends, strict=True):
+    for row, start, end in resting(zip(rows.tolist(), starts, ends, strict=True), rest):
         try:
             schema.check(bytes(data[start:end]))
         except DecodeError as error:

@@ -24,6 +24,7 @@ from typing import Literal, assert_never
 
 from tidemark.errors import DecodeError, SchemaError
 from tidemark.message.codec.layout import CaseLayout
+from tidemark.message.codec.rest import REST_EVERY, Rest, no_rest
 from tidemark.message.types import (
     EMPTY,
     FIXED_WIDTH,
@@ -159,10 +160,16 @@ class Flat:
     """The flat form of one schema. Immutable but for its cache of layouts."""
 
     def __init__(
-        self, root: Type, definitions: Mapping[str, Type], within: Sequence[str] = (), nodes: int = 0
+        self,
+        root: Type,
+        definitions: Mapping[str, Type],
+        rest: Rest = no_rest,
+        *,
+        within: Sequence[str] = (),
+        nodes: int = 0,
     ) -> None:
         """`within` are the references that are written out around `root`, `nodes` the nodes made before."""
-        builder = _Builder(definitions, within, nodes)
+        builder = _Builder(definitions, within, nodes, rest)
         self.root: Node = builder.build(root, (), 0, optional=False)
         self.leaves: tuple[Leaf, ...] = tuple(builder.leaves)
         #: every path that can be named -> the node it reaches
@@ -306,8 +313,9 @@ class _VariantForm:
 class _Builder:
     """Writes out references and pushes lists down, numbering leaves and naming paths on the way."""
 
-    def __init__(self, definitions: Mapping[str, Type], within: Sequence[str], size: int) -> None:
+    def __init__(self, definitions: Mapping[str, Type], within: Sequence[str], size: int, rest: Rest) -> None:
         self._definitions = definitions
+        self._rest = rest
         #: names of the references that are being written out around the current place
         self._open: list[str] = [*within]
         #: nodes so far
@@ -327,6 +335,8 @@ class _Builder:
 
     def _node(self, item: Type, path: Path, depth: int, optional: bool) -> Node:
         self.size += 1
+        if not self.size % REST_EVERY:
+            self._rest()
         if self.size > NODES_MAX:
             reason = f"the schema has more than {NODES_MAX} parts in all, with its references written out"
             raise SchemaError(f"{path_text(path) or 'the schema'}: {reason}")
@@ -341,7 +351,7 @@ class _Builder:
                 self._keep_only_leaves(named)
                 return ListNode(item, path, inner, tuple(self.leaves[before:]))
             case Variant() if depth:
-                box = Flat(item, self._definitions, self._open, self.size)
+                box = Flat(item, self._definitions, self._rest, within=self._open, nodes=self.size)
                 self.size = box.size
                 return self._leaf(item, Box(box), path, depth, optional)
             case Variant():

@@ -20,10 +20,11 @@ A slice ends between two frames, and between two steps of what is done for a fra
 (`broker.preparation`). Who cannot end in time pays for it with the next turns. Steps that take long are done
 on a thread; the connection waits for it, and the time that it took counts as the connection's. The thread
 holds the interpreter lock while it works, and each time that the loop gives it up, for a socket say, the loop
-waits for it again. So the thread rests after each step for as long as the step took, and longer while
-connections wait. It used to rest within steps too, after each half millisecond, by a function that Python
-calls at every call (`sys.setprofile`): a schema then took 0.55 s of processor time in place of 0.12 s, and
-the loop was disturbed for 3.4 s in place of 0.4 s, so that nothing was won.
+waits for it again. So the thread rests after each half millisecond of work for as long as it has worked, and
+longer while connections wait (`thread_rest`): what works on many fields or messages calls the rest itself
+(`message.codec.rest`). Before, the thread rested by a function that Python calls at every call
+(`sys.setprofile`): a schema then took 0.55 s of processor time in place of 0.12 s, and the loop was disturbed
+for 3.4 s in place of 0.4 s, so that nothing was won.
 
 Connections used to take turns in the order in which they began to wait. With a dozen busy ones a publisher
 of one event every 10 ms then got its next slice when all others had had theirs, each a few milliseconds, by
@@ -40,11 +41,13 @@ from contextlib import suppress
 from heapq import heappop, heappush
 from itertools import count
 from math import log
-from time import perf_counter, sleep, thread_time
+from time import perf_counter, thread_time
 from typing import Protocol
 
+from tidemark.message.codec.rest import Rest
 from tidemark.node.clock import Clock
 from tidemark.node.turns.accounts import HALF_SECONDS, SAME_ORDER, Account, Accounts
+from tidemark.node.turns.thread_rest import ThreadRest
 
 #: How long the frames of one connection are handled without a break.
 SLICE_SECONDS = 0.001
@@ -54,7 +57,7 @@ AT_ONCE_SECONDS = 0.002
 TURN_SECONDS = 0.002
 #: A connection that has used more than this lately, a quarter of the loop's time, wants nothing short.
 LIGHT_SECONDS = 0.25 * HALF_SECONDS / log(2)
-#: How many times as long as a long step took its thread rests while connections wait; and the longest rest.
+#: How many times as long as it has worked the thread rests while connections wait; and the longest rest.
 REST_TIMES = 3
 REST_SECONDS_MAX = 0.5
 #: Frames that a connection decodes for one slice.
@@ -149,28 +152,29 @@ class Turns:
                 return connection
             heappush(self._waiting, (now, next(self._came), connection))
 
-    def run(self, work: Callable[[], None], done: Callable[[float], None], *, is_first: bool = False) -> None:
+    def run(
+        self, work: Callable[[Rest], None], done: Callable[[float], None], *, is_first: bool = False
+    ) -> None:
         """Do `work` on a thread, then call `done` on the loop with the seconds of processor time it took.
 
         With `is_first` it goes before what waits for the thread.
         """
 
         def timed() -> None:
-            began = thread_time()
+            rest = ThreadRest(self.rest)
             try:
-                work()
+                work(rest)
             finally:
                 # The loop is closed when a broker ends while a thread is at work; nobody waits then.
-                took = thread_time() - began
                 with suppress(RuntimeError):
-                    self._loop.call_soon_threadsafe(done, took)
-                sleep(self.rest(took))
+                    self._loop.call_soon_threadsafe(done, rest.took)
+                rest.end()
 
         (self._works.appendleft if is_first else self._works.append)(timed)
         self._thread.submit(lambda: self._works.popleft()())
 
     def rest(self, took: float) -> float:
-        """Return how long the thread rests after a step that took so long: longer while others wait."""
+        """Return how long the thread rests after so many seconds of work: longer while others wait."""
         return min(took * (REST_TIMES if self._waiting or self._short else 1), REST_SECONDS_MAX)
 
     def close(self) -> None:
