@@ -19,7 +19,6 @@ import math
 from collections.abc import Iterable
 from time import perf_counter
 from traceback import extract_tb
-from typing import Protocol
 
 from tidemark.access.principal import Principal
 from tidemark.broker.broker import Broker
@@ -50,7 +49,7 @@ from tidemark.node.disk.backlog import Backlog, InFlight
 from tidemark.node.disk.disk_thread import DiskWorker
 from tidemark.node.disk.disk_threads import OF_EVENT_LOGS, DiskThreads
 from tidemark.node.logs import Log
-from tidemark.node.runtime_connection import RuntimeConnection, RuntimeLink
+from tidemark.node.runtime_connection import RuntimeConnection, RuntimeLink, RuntimeListener
 from tidemark.node.turns.awake import Awake
 from tidemark.node.turns.disk_reads import READ, DiskReads
 from tidemark.node.turns.quota_waits import QuotaWaits
@@ -66,16 +65,6 @@ OWN_TICKET = 0
 #: A sync that completes may set off another one, for what gathered meanwhile and for what follows from it.
 SETTLE_ROUNDS = 4
 log = Log("runtime")
-
-
-class RuntimeListener(Protocol):
-    """Who learns how the runtime fares: the node. Both methods are called on the event loop."""
-
-    def runtime_failed(self, error: BaseException) -> None:
-        """The broker or its disk has failed, and the runtime has stopped. Called at most once."""
-
-    def sync_took(self, which: str, seconds: float) -> None:
-        """A sync of `which` (log, pfs or tables) took so long."""
 
 
 class Runtime:

@@ -1,4 +1,4 @@
-"""RuntimeConnection: what the runtime needs of the connections that it sends frames over."""
+"""What the runtime needs of the connections that it sends frames over, and of the node that it tells of itself."""
 
 from __future__ import annotations
 
@@ -37,3 +37,13 @@ class RuntimeLink(RuntimeConnection, Protocol):
 
     def drop_answers(self, pubend: str) -> None:
         """Do not send the answers that tell of a pubend and wait: the neighbour does not want them."""
+
+
+class RuntimeListener(Protocol):
+    """Who learns how the runtime fares: the node. Both methods are called on the event loop."""
+
+    def runtime_failed(self, error: BaseException) -> None:
+        """The broker or its disk has failed, and the runtime has stopped. Called at most once."""
+
+    def sync_took(self, which: str, seconds: float) -> None:
+        """A sync of `which` (log, pfs or tables) took so long."""
