@@ -1,4 +1,4 @@
-"""What the runtime needs of the connections that it sends frames over, and of the node that it tells of itself."""
+"""What the runtime needs of the connections that it sends frames over, and of the node that owns it."""
 
 from __future__ import annotations
 
