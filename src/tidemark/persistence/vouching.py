@@ -3,8 +3,9 @@
 Log, PFS and tables are three stores of one truth. If one of them is damaged, deleted or put back from an
 older copy, it cannot tell by itself: a log that ends earlier looks like a log with a torn tail. So what is
 durable in one store is noted with the others (`Known`): at once in the witness, without a sync; in the tables
-with their next commit; in the log and the PFS with the next sync after the tables have changed. At a start
-all of that is put together before anything is believed:
+with their next commit; in the log and the PFS with the next sync after the tables have changed. Publishers do
+not wait for the note of a sync of the log: one that is lost only means that less is expected. At a start all
+of that is put together before anything is believed:
 - A log that does not reach as far as it did has lost acknowledged events. The ticks from there on are L: a
   gap for who needs them, and an alarm.
 - A PFS that does not reach as far is made up for by matching again. It is an alarm all the same.
