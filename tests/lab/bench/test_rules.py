@@ -16,9 +16,10 @@ def test_every_path_is_compared_by_cpu_with_its_error_and_by_calls() -> None:
     for name in rules.PATHS:
         assert found[name, "rules, CPU"] > 0
         assert found[name, "rules, CPU, standard error"] >= 0
-        assert 1 <= found[name, "rules, calls in Python and C"] < 1.2
-    # The rule for what is published is held against the batch once, and nothing is asked for each delivery.
-    assert found["deliver, batches of 100", "rules, calls in Python and C"] < 1.02
+        assert 1 <= found[name, "rules, calls in Python"] < 1.2
+        assert 1 <= found[name, "rules, calls in C"] < 1.2
+    # The rule for what is published is held against the batch once, and no delivery calls anything for rules.
+    assert found["deliver, batches of 100", "rules, calls in Python"] < 1.015
 
 
 def test_the_median_of_numbers_has_an_error_that_outliers_do_not_raise() -> None:

@@ -17,6 +17,7 @@ from functools import partial
 from math import hypot, sqrt
 from statistics import fmean, median
 from time import sleep
+from typing import NamedTuple
 
 from tidemark.access.document import AccessDocument
 from tidemark.broker.effects import ClientCame, ClientFrameReceived, SendClient, Woken
@@ -156,14 +157,21 @@ def sections(effort: RulesEffort) -> Iterator[Section]:
     )
 
 
+class Calls(NamedTuple):
+    """The calls of one unit."""
+
+    python: float
+    c: float
+
+
 @dataclass(frozen=True, slots=True)
 class Taken:
     """What one path took in one half of the pairs: nanoseconds[pair] and calls of each unit."""
 
     free: list[float]
     ruled: list[float]
-    free_calls: float
-    ruled_calls: float
+    free_calls: Calls
+    ruled_calls: Calls
 
 
 def _half(is_open_first: bool, rules: AccessDocument, effort: RulesEffort) -> dict[str, Taken]:
@@ -201,21 +209,22 @@ def _compared(name: str, path: Path, halves: Sequence[Mapping[str, Taken]]) -> I
     ruled = [each for half in found for each in half.ruled]
     ratios = [middle([b / a for a, b in zip(half.free, half.ruled, strict=True)]) for half in found]
     times, error = fmean(each for each, _ in ratios), hypot(*(error for _, error in ratios)) / len(ratios)
-    calls = [half.ruled_calls / half.free_calls for half in found]
     yield Measurement(name, f"open, CPU, each {path.unit}", median(free) / 1e3, "µs")
     yield Measurement(name, f"rules, CPU, each {path.unit}", median(ruled) / 1e3, "µs")
     yield Measurement(name, "rules, CPU", times, "times open", Goal("<=", RULES_TIMES))
     yield Measurement(name, "rules, CPU, standard error", error, "times open")
-    yield Measurement(name, "rules, calls in Python and C", fmean(calls), "times open")
+    python = fmean(half.ruled_calls.python / half.free_calls.python for half in found)
+    yield Measurement(name, "rules, calls in Python", python, "times open")
+    c = fmean(half.ruled_calls.c / half.free_calls.c for half in found)
+    yield Measurement(name, "rules, calls in C", c, "times open")
 
 
-def _calls(broker: RulesBroker, path: Path, times: int) -> float:
-    """Return the calls of one unit."""
+def _calls(broker: RulesBroker, path: Path, times: int) -> Calls:
     counter, units = CallCounter(), 0
     for _ in range(times):
         units += counter.run(partial(broker.take, path, broker.prepared(path)))
     found = counter.counts(units, 0)
-    return (found.python_calls + found.c_calls) / units
+    return Calls(found.python_calls / units, found.c_calls / units)
 
 
 def middle(numbers: Sequence[float]) -> tuple[float, float]:
