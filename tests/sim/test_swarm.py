@@ -49,6 +49,7 @@ REGRESSIONS: dict[tuple[str, int], str] = {
         2_000_182,
     ): "a publisher that moved behind a damaged record made the damage silence",
     ("narrow", 9_510_223): "the oracle held a topic against brokers that only a removed broker had confirmed",
+    ("access", 8_000_458): "a simulated client heard a Subscribed before what was told before it",
     ("access", 921_054): "the oracle judged ways while a broker still followed both",
     ("access", 910_278): "an access document of before won after everybody had the last one of the world",
     ("narrow", 830_139): "who waited until a claim was settled did not hear of the one that took its place",

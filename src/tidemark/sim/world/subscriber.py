@@ -139,7 +139,7 @@ class SimSubscriber:
     _acks: dict[int, CheckpointToken] = field(default_factory=dict)
     _acked: dict[str, int] = field(default_factory=dict)
     #: with `is_auto`: what has come and was not taken yet, and the ticket that has to come back before
-    _inbox: deque[Deliver | Gap] = field(default_factory=deque)
+    _inbox: deque[Deliver | Gap | Subscribed] = field(default_factory=deque)
     _awaited: int = 0
 
     def __post_init__(self) -> None:
@@ -292,6 +292,8 @@ class SimSubscriber:
     def receive(self, frame: ClientFrame) -> None:
         """Handle a frame from the broker; ViolationError if its range or its events are not as promised."""
         match frame:
+            case Subscribed() if self._inbox:
+                self._inbox.append(frame)  # what was told before it counts first
             case Subscribed(_, token, since):
                 self._subscribed(token, since)
             case Deliver() | Gap() if self.is_auto:
@@ -336,7 +338,9 @@ class SimSubscriber:
         """Take what has come up to the next event, acknowledge it, and go on when that is on disk."""
         while self._inbox and not self._awaited:
             frame = self._inbox.popleft()
-            if isinstance(frame, Deliver) and frame.batch is not None:
+            if isinstance(frame, Subscribed):
+                self._subscribed(frame.token, frame.since)
+            elif isinstance(frame, Deliver) and frame.batch is not None:
                 batch, tick = frame.batch, int(frame.batch.ticks[0])
                 rest = batch.slice(1, batch.count) if batch.count > 1 else None
                 if frame.upto > tick:
