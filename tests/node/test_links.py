@@ -10,12 +10,12 @@ from typing import cast
 
 import pytest
 
-from tidemark.node import links
 from tidemark.node.config.settings import LinksSection
-from tidemark.node.config.units import HostPort
+from tidemark.node.config.units import Duration, HostPort
+from tidemark.node.connection import Connection
 from tidemark.node.links import REFUSED_SECONDS_MAX, LinkCaller
 from tidemark.node.local_link import LocalBrokers
-from tidemark.node.server import Connection, Server
+from tidemark.node.server import Server
 
 CALLS = 9
 
@@ -49,7 +49,7 @@ def waits(error: OSError, settings: LinksSection, monkeypatch: pytest.MonkeyPatc
         await enough.wait()
         await caller.stop()
 
-    monkeypatch.setattr(links.asyncio, "sleep", noted)
+    monkeypatch.setattr(asyncio, "sleep", noted)
     asyncio.run(run())
     return waited[:CALLS]
 
@@ -65,5 +65,5 @@ def test_a_neighbour_that_is_being_started_again_is_called_soon(monkeypatch: pyt
 
 
 def test_no_wait_is_shorter_than_the_setting_of_the_shortest(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = waits(ConnectionRefusedError(), LinksSection(wait=1_000_000), monkeypatch)
+    found = waits(ConnectionRefusedError(), LinksSection(wait=Duration(1_000_000)), monkeypatch)
     assert found == [1.0] * CALLS

@@ -48,9 +48,9 @@ class LoadPublisher:
         self._is_over = False
 
     async def run(self) -> None:
-        """Publish until `stop`, which may be done again; returns when every event is acknowledged."""
+        """Publish until `stop`; returns when every event is acknowledged, and may be called again then."""
         loop, under_way = asyncio.get_running_loop(), set[asyncio.Future[int | None]]()
-        begin, before, self._is_over = loop.time(), self.published, False
+        begin, before = loop.time(), self.published
         while not self._is_over:
             while self.published - before < (loop.time() - begin) * self._rate:
                 kind = KINDS[self.published % len(KINDS)]
@@ -61,6 +61,7 @@ class LoadPublisher:
                 self.published += 1
             await asyncio.sleep(TURN_SECONDS)
         await asyncio.gather(*under_way)
+        self._is_over = False
 
     def stop(self) -> None:
         """Publish no more events."""
