@@ -83,8 +83,13 @@ def single_matcher(matcher: Matcher, reader: EventReader, fingerprint: int) -> S
     None if it has too many rules or a field is not plain.
     """
     rules = matcher.rules(RULES_MAX)
-    if rules is None:
-        return None
+    return None if rules is None else matcher_of_rules(rules, reader, fingerprint)
+
+
+def matcher_of_rules(
+    rules: list[tuple[Node, Members]], reader: EventReader, fingerprint: int
+) -> SingleMatcher | None:
+    """The same of rules and their members, each of which fits the reader; None if a field is not plain."""
     fields: list[tuple[Path, Callable[[bytes], Any]]] = []
     flat: Flat | None = None
     for path in sorted(frozenset().union(*(paths_of(tree) for tree, _ in rules))):

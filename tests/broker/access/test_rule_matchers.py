@@ -25,6 +25,8 @@ RULES = (
     "more IS NULL",
     "n >",
 )
+#: These read a header, fit no event, or are no conditions: they have no form for single events.
+NOT_ALONE = ("_topic = 't'", "missing = 1", "account = 7", "n >")
 
 
 def registry() -> Registry:
@@ -108,3 +110,24 @@ def test_the_rules_of_very_many_users_are_kept_up_to_a_bound() -> None:
     for number in range(CONDITIONS_MAX + 10):
         assert not rules.chosen("t", f"account = 'user-{number}'", events)[1].any()
     assert len(rules._conditions) == CONDITIONS_MAX
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("schema", [SCHEMA, OTHER])
+@pytest.mark.parametrize("n", [2, 4, 7])
+def test_an_event_alone_is_held_against_a_rule_as_one_of_many_is(rule: str, schema: Schema, n: int) -> None:
+    rules, alone = RuleMatchers(registry(), 8), batch(("t", schema, "desk", n))
+    for _ in range(2):  # made, and found again
+        allowed = rules.allows("t", rule, alone)
+        assert (allowed is None) is (rule in NOT_ALONE)
+        assert bool(allowed) is bool(rules.chosen("t", rule, alone)[1][0]) or rule in NOT_ALONE
+
+
+def test_an_event_alone_takes_a_closer_look_if_its_schema_is_not_known_or_it_is_damaged() -> None:
+    rules = RuleMatchers(registry(), 8)
+    assert rules.allows("t", "n = 4", batch(("t", SCHEMA, "desk", 4))) is True
+    assert rules.allows("v", "n = 4", batch(("v", SCHEMA, "desk", 4))) is None
+    assert rules.allows("u", "n = 4", batch(("u", OTHER, "desk", 4))) is None
+    builder = BatchBuilder()
+    builder.add(Shape("t", SCHEMA.fingerprint), b"x")
+    assert rules.allows("t", "n = 4", builder.build()) is None

@@ -16,6 +16,7 @@ import numpy as np
 from tidemark.errors import DecodeError, TidemarkError
 from tidemark.matching.audience import Audience
 from tidemark.matching.selectors.selector import Selector
+from tidemark.matching.single import SingleMatcher, matcher_of_rules
 from tidemark.matching.vectors.vector import Condition, compile_condition
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools
@@ -23,6 +24,7 @@ from tidemark.message.batches.reader import BatchColumns, EventReader, is_header
 from tidemark.message.registry import Registry, TopicSchemas
 
 _MEMBER = 1
+_MEMBERS = np.array([_MEMBER], np.uint32)
 #: Compiled rules that are kept; each is a few closures.
 CONDITIONS_MAX = 4_096
 _Key = TypeVar("_Key", bound=Hashable)
@@ -39,9 +41,42 @@ class RuleMatchers:
         self._made: dict[tuple[str, str], Audience] = {}
         #: topic and rule -> the rule for the schemas that a reader knows; None if it fits no event of them
         self._conditions: dict[tuple[str, str], tuple[ReferenceType[EventReader], Condition | None]] = {}
+        #: topic, rule and schema -> the rule for single events of that schema, if it has such a form
+        self._single: dict[tuple[str, str, int], tuple[ReferenceType[EventReader], SingleMatcher | None]] = {}
         #: what was read of the last batch: its reader finds it again when the batch is matched, but only as
         #: long as somebody holds it
         self._columns: BatchColumns | None = None
+
+    def allows(self, topic: str, rule: str, batch: EventBatch) -> bool | None:
+        """Return whether a rule chooses the only event of a batch; None if that takes a closer look.
+
+        What is published alone passes here, so it is done in few steps.
+        """
+        (shape,) = batch.shapes
+        schemas = self._registry.topics.get(topic)
+        if schemas is None or shape.fingerprint not in schemas.texts or topic in self._registry.removed:
+            return None
+        key, reader = (topic, rule, shape.fingerprint), schemas.reader
+        found = self._single.get(key)
+        if found is None or found[0]() is not reader:
+            found = ref(reader), self._make_single(topic, rule, reader, shape.fingerprint)
+            _keep(self._single, key, found, CONDITIONS_MAX)
+        single = found[1]
+        try:
+            return None if single is None else len(single.members(batch.message(0))) > 0
+        except DecodeError:
+            return None
+
+    def _make_single(
+        self, topic: str, rule: str, reader: EventReader, fingerprint: int
+    ) -> SingleMatcher | None:
+        try:
+            selector = Selector.fitting(rule, reader, topic)
+        except TidemarkError:
+            selector = None
+        return (
+            None if selector is None else matcher_of_rules([(selector.tree, _MEMBERS)], reader, fingerprint)
+        )
 
     def chosen(self, pattern: str, rule: str, batch: EventBatch) -> tuple[int | None, Bools]:
         """Return the first row whose schema is not known here, or None, and which rows the rule chooses.

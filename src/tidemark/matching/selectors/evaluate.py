@@ -49,6 +49,8 @@ Lookup = Callable[[Path], Any]
 PATTERNS_KEPT_MAX = 256
 
 _COMPARE: dict[CompareOp, Callable[[Any, Any], bool]] = OPERATORS
+#: Kinds of values that are compared as they are with values of their own kind.
+_PLAIN = (int, str, bytes)
 _ARITHMETIC: dict[ArithmeticOp, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -61,9 +63,9 @@ def evaluate(node: Node, lookup: Lookup) -> bool | None:
     """The truth of a condition for the event that `lookup` reads: True, False or None for unknown."""
     match node:
         case And(operands):
-            return _all(evaluate(operand, lookup) for operand in operands)
+            return _all([evaluate(operand, lookup) for operand in operands])
         case Or(operands):
-            return _not(_all(_not(evaluate(operand, lookup)) for operand in operands))
+            return _not(_all([_not(evaluate(operand, lookup)) for operand in operands]))
         case Not(operand):
             return _not(evaluate(operand, lookup))
         case IsNull(operand, negated):
@@ -124,7 +126,10 @@ def _not_if(negated: bool, truth: bool | None) -> bool | None:
 
 
 def _compare(op: CompareOp, left: Node, right: Node, lookup: Lookup) -> bool | None:
-    a, b = value_of(left, lookup), value_of(right, lookup)
+    a: Any = lookup(left.path) if type(left) is FieldRef else value_of(left, lookup)
+    b: Any = right.value if type(right) is Literal else value_of(right, lookup)
+    if type(a) is type(b) and type(a) in _PLAIN:
+        return _COMPARE[op](a, b)  # most comparisons: the kinds below give the same
     if isinstance(a, Decimal):
         b = _as_written(right, b)
     elif isinstance(b, Decimal):
