@@ -153,3 +153,11 @@ def test_what_cannot_be_put_in_is_refused(node: LiveNode, tmp_path: Path) -> Non
         backfill(None, archive, node.url, "lines", [])
     with pytest.raises(ConfigError, match="one table at a time"):
         backfill(None, archive, node.url, "lines", ["a", "b"], kind="table")
+
+
+def test_a_backfill_goes_to_one_broker(tmp_path: Path) -> None:
+    asked = ["pipeline", "backfill", "--topic", "t", "--path", str(tmp_path / "archive")]
+    brokers = ["--broker", "tidemark://127.0.0.1:1", "--broker", "tidemark://127.0.0.1:2"]
+    done = CliRunner().invoke(main, [*asked, *brokers, str(tmp_path)])
+    assert done.exit_code == 2
+    assert "at one broker" in done.output

@@ -53,6 +53,8 @@ def backfill(
     tidemark pipeline backfill --topic trades /data/trades-2025/
     tidemark pipeline backfill --topic trades --format csv --job old-trades trades.csv
     """
+    if len(urls) > 1:
+        raise click.UsageError("a backfill is published at one broker: name one with --broker")
     from tidemark.spark.engine.session import quiet_session
     from tidemark.spark.upkeep.backfilling import backfill as backfill_topic
 
