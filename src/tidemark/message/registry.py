@@ -51,7 +51,7 @@ class ParseWork:
     def __call__(self, rest: Rest = no_rest) -> None:
         """Do the work."""
         try:
-            found = Schema.parse(self.text, rest)
+            found = Schema._parse(self.text, rest)
             if self._to_read:
                 found.make_ready(rest)
             self.found = found
@@ -350,7 +350,7 @@ class TopicSchemas:
             return ReaderWork(self, lambda rest: Schema(root, rest=rest))
         fingerprint = next(reversed(self.texts))
         work = self._registry.schemas.work(fingerprint)
-        return None if work is None else ReaderWork(self, partial(Schema.parse, work.text))
+        return None if work is None else ReaderWork(self, partial(Schema._parse, work.text))
 
     def take(self, work: ReaderWork) -> None:
         """Use what was made elsewhere, unless there is another version meanwhile."""

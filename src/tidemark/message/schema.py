@@ -101,11 +101,16 @@ class Schema:
         return MessageDecoder(self.flat, None if self.is_plain else self)
 
     @classmethod
-    def parse(cls, text: str, rest: Rest = no_rest) -> Schema:
+    def parse(cls, text: str) -> Schema:
         """The schema that a text describes.
 
-        SchemaError if it is not one (SchemaSyntaxError with the place). `rest` is called now and then.
+        SchemaError if it is not one (SchemaSyntaxError with the place).
         """
+        return cls._parse(text, no_rest)
+
+    @classmethod
+    def _parse(cls, text: str, rest: Rest) -> Schema:
+        """The same for Tidemark's own threads: `rest` is called every few fields."""
         parsed = parse(text, rest)
         return cls(parsed.root, parsed.definitions, name=parsed.name, rest=rest)
 
