@@ -59,7 +59,9 @@ class CpuTaken:
 def sections(effort: RowsEffort) -> Iterator[Section]:
     """Yields the sections; AssertionError when a row is missing or there twice."""
     with BenchTestbed() as testbed:
-        broker = testbed.broker("sync", **{"retention.archive": "true"})
+        # What is archived is read from the broker too, which keeps it.
+        kept = {"archive": "true", "min_retain": "1h", "min_retain_bytes": "1GiB"}
+        broker = testbed.broker("sync", **{f"retention.{name}": each for name, each in kept.items()})
         publish(broker.url, TOPIC, effort.events)
         # The archive is written before other events are published, which share its table.
         path = testbed.path.absolute() / "archive"
