@@ -98,14 +98,16 @@ def test_many_subscribers_are_to_share_transactions() -> None:
 # Scalability, figures 2 to 4.
 
 
-def test_writes_are_judged_by_the_most_subscribers_that_get_all() -> None:
+def test_writes_are_judged_by_how_many_subscribers_fill_a_core() -> None:
     table = writes.rates_table()
-    for count, got in ((500, 25.0), (1_000, 25.0), (2_000, 12.0)):
-        table.add(CUT_THROUGH, count, 10.0, 6 * 10 * got, count * got * 10, 1.0, 0, 0)
-        less = got if count == 500 else got / 2
-        table.add(QUEUED, count, 10.0, 6 * 250, count * less * 10, 1.0, 0, 5_000)
+    # A tenth of a core without subscribers, and a core with 900 and 450 of them; overloaded with 2,000.
+    for count, got in ((100, 25.0), (200, 25.0), (300, 24.5), (2_000, 12.0)):
+        for kind, full, waited in ((CUT_THROUGH, 900, 0), (QUEUED, 450, 5_000)):
+            cores = min(1.0, 0.1 + 0.9 * count / full)
+            table.add(kind, count, 10.0, 6 * 10 * got, count * got * 10, 10 * cores, waited)
     tables = {writes.RATES: table}
-    assert (writes.supported(tables, CUT_THROUGH), writes.supported(tables, QUEUED)) == (1_000, 500)
+    found = [round(writes.supported(tables, kind)) for kind in (CUT_THROUGH, QUEUED)]
+    assert found == [900, 450]
     assert held(writes.FIGURE, tables) == [True, True, True]
 
 
@@ -137,6 +139,7 @@ def test_a_crowd_counts_what_it_gets_whatever_its_broker_runs_on() -> None:
     table = writes.rates_table()
     asyncio.run(writes.measured(table, QUEUED, 6, writes.CrowdEffort((6,), 0.3, 0.1)))
     assert table.numbers("delivered")[0] > 0
+    assert table.numbers("queued_most")[0] > 0
     sockets = hot_cold.cpu_table()
     asyncio.run(hot_cold.measured(sockets, "poll", 10, hot_cold.SocketsEffort(4, 10, 0.3, 0.1)))
     assert sockets.numbers("delivered")[0] > 0

@@ -16,10 +16,9 @@ from tidemark.client.client import Client, connect
 from tidemark.client.connecting.addresses import parse_url
 from tidemark.lab.bench.processes.harness import DIRECTORY
 from tidemark.lab.figures.real_overlay import PATIENCE_SECONDS, PAYLOAD
-from tidemark.lab.figures.scalability.variant_broker import CUT_THROUGH, UVLOOP
+from tidemark.lab.figures.scalability.variant_broker import CUT_THROUGH, QUEUED_FILE, QUEUED_MOST, UVLOOP
 from tidemark.lab.processes.process_harness import ProcessHarness
 from tidemark.lab.processes.process_numbers import ProcessStat, cpu_seconds_exact
-from tidemark.wire import answers
 from tidemark.wire.codec import encode
 from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import Connect, Deliver, Frame, Ping, Pong, Refused, Subscribe, Subscribed, Welcome
@@ -136,6 +135,8 @@ class Crowd:
         self.broker = self._harness.broker("crowd", storage__durability="os")
         self.broker.module = "tidemark.lab.figures.scalability.variant_broker"
         self.broker.arguments[:0] = self._variant
+        self._queued = Path(self._directory.name) / "queued"
+        self.broker.environment = {**os.environ, QUEUED_FILE: str(self._queued)}
         await asyncio.to_thread(self.broker.start)
         self._watcher = await self._client()
         return self
@@ -196,10 +197,10 @@ class Crowd:
         """Returns the CPU seconds that the broker has taken in the kernel so far."""
         return ProcessStat(self.broker.pid).system_seconds
 
-    async def queued_bytes(self) -> float:
-        """Returns the bytes of output that wait in the broker because their sockets do not take them."""
-        metrics = await self._watcher.ask(answers.METRICS, timeout=PATIENCE_SECONDS)
-        return float(metrics["queued_bytes"])
+    def queued_most(self) -> int:
+        """Returns the most bytes of output that ever waited in the broker, which is not on uvloop."""
+        noted = self._queued.read_bytes() if self._queued.exists() else b""
+        return int(QUEUED_MOST.unpack(noted)[0]) if noted else 0
 
     def check(self) -> None:
         """Raise what stopped a publisher, and AssertionError if a subscriber was disconnected."""

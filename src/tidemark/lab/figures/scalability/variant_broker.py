@@ -4,16 +4,19 @@
 LOOP: `uvloop` as always, `epoll` as asyncio has it, or `poll`, which passes all its sockets to the system in
 one list at every turn. With WRITES `queued` instead of `cut-through` nothing is written where it comes about:
 all output is queued, and written when the loop next finds that the socket takes it. That is for the loops of
-asyncio only.
+asyncio only. With these the most bytes that ever waited in all queues together are noted in the file that the
+environment names.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import selectors
 import sys
 from asyncio import selector_events
 from collections.abc import Callable, Coroutine
+from struct import Struct
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +28,9 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "epoll": lambda: asyncio.SelectorEventLoop(selectors.EpollSelector()),
 }
 UVLOOP, QUEUED, CUT_THROUGH = "uvloop", "queued", "cut-through"
+#: The variable that names the file for the most bytes that waited, which has QUEUED_MOST.
+QUEUED_FILE = "TIDEMARK_LAB_QUEUED"
+QUEUED_MOST = Struct("<q")
 
 
 def run_on(make: Callable[[], asyncio.AbstractEventLoop]) -> Callable[[Coroutine[Any, Any, int]], int]:
@@ -51,6 +57,27 @@ def queue_all_writes() -> None:
     selector_events._SelectorSocketTransport.write = write  # type: ignore[attr-defined]  # not public
 
 
+def note_queues(path: str) -> None:
+    """Note in a file the most bytes that have waited in the queues of all sockets of asyncio together."""
+    transport: Any = selector_events._SelectorSocketTransport  # type: ignore[attr-defined]  # not public
+    file = os.open(path, os.O_CREAT | os.O_WRONLY)
+    total = most = 0
+
+    def noted(method: Callable[..., None]) -> Callable[..., None]:
+        def around(self: Any, *arguments: Any) -> None:
+            nonlocal total, most
+            before = len(self._buffer)
+            method(self, *arguments)
+            total += len(self._buffer) - before
+            if total > most:
+                most = total
+                os.pwrite(file, QUEUED_MOST.pack(most), 0)
+
+        return around
+
+    transport.write, transport._write_ready = noted(transport.write), noted(transport._write_ready)
+
+
 def vary(loop: str, writes: str) -> None:
     """Change how the broker of this process will run."""
     if loop != UVLOOP:
@@ -58,6 +85,8 @@ def vary(loop: str, writes: str) -> None:
     if writes == QUEUED:
         assert loop != UVLOOP
         queue_all_writes()
+    if loop != UVLOOP and QUEUED_FILE in os.environ:
+        note_queues(os.environ[QUEUED_FILE])
 
 
 if __name__ == "__main__":
