@@ -87,10 +87,10 @@ def test_a_large_schema_is_parsed_in_a_step_of_its_own_and_not_again(
     frame = Topic("t", False, (text,))
     assert take(desk.broker.preparation.of(frame)) == [ParseWork]
 
-    def parse(text: str) -> Schema:
+    def parse(text: str, _: Rest) -> Schema:
         raise AssertionError(f"parsed again: {text}")
 
-    monkeypatch.setattr(Schema, "parse", parse)
+    monkeypatch.setattr(Schema, "_parse", parse)
     assert desk.do(1, frame) == [frame]
     assert desk.broker.preparation.of(Topic("u", False, (NUMBERS.text,))) is None, (
         "a small one needs no steps"
@@ -118,12 +118,12 @@ def test_an_error_that_nobody_foresaw_is_met_once_on_the_thread_and_ends_the_con
 ) -> None:
     desk, parsed = Desk(), []
 
-    def parse(text: str, rest: Rest = no_rest) -> Schema:
+    def parse(text: str, rest: Rest) -> Schema:
         rest()
         parsed.append(text)
         raise RecursionError("too deep")
 
-    monkeypatch.setattr(Schema, "parse", parse)
+    monkeypatch.setattr(Schema, "_parse", parse)
     frame = Topic("t", False, ("x: [a: int]",))
     take(desk.broker.preparation.of(frame))
     (refused,) = [each for each in desk.say(1, frame) if isinstance(each, RefuseClient)]

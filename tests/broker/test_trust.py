@@ -13,7 +13,8 @@ from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.overlay.routing import Routing
 from tidemark.broker.overlay.trust import NACKS_MAX
 from tidemark.broker.topics import GENERATIONS_TOLD_MAX
-from tidemark.ticks import TICK_MAX
+from tidemark.ticks import TICK_LAST, TICK_MAX
+from tidemark.ticks.tick import CLOCKS_APART_MAX
 from tidemark.wire.frames import (
     Claim,
     Fetch,
@@ -43,6 +44,8 @@ from tidemark.wire.limits import (
     VERSION_MAX,
 )
 
+#: a tick that is further ahead than clocks may be apart
+TOO_FAR = MORNING + CLOCKS_APART_MAX + 1
 #: the first sequence, or version, of a second life
 SECOND_LIFE = 2 << 32
 
@@ -84,6 +87,13 @@ def is_refused(desk: Desk, peer: str, frame: PeerFrame) -> bool:
         Unfollow("p", VERSION_MAX),
         Nack("p", ((0, 1),), VERSION_MAX),
         Knowledge("p", 0, 1, 0, True, SECOND_LIFE),
+        Knowledge("p", 0, TOO_FAR, 0, True, 1),
+        Knowledge("p", 0, TICK_LAST, 0, False, 1),
+        Knowledge("p", 0, 1, TOO_FAR, True, 1),
+        Knowledge("p", 0, 1, 0, True, 1, damaged=((0, TOO_FAR),)),
+        Fetched(1, "p", 0, TOO_FAR, 0),
+        Fetched(1, "p", 0, 1, TOO_FAR),
+        Heard("p", "down", 1, TOO_FAR),
         Links("up", 1, ()),
         row("down", SECOND_LIFE),
         row("down", SEQUENCE_MAX),
@@ -109,6 +119,7 @@ def test_a_number_to_which_no_honest_broker_comes_ends_the_link(frame: PeerFrame
         Interest("p", SECOND_LIFE - 1, None),
         Unfollow("p", SECOND_LIFE - 1),
         Knowledge("p", 0, 1, 0, True, SECOND_LIFE - 1),
+        Knowledge("p", 0, TOO_FAR - 1, TOO_FAR - 1, True, 1),
         Links("down", 1, ()),
         row("down", SECOND_LIFE - 1),
         Claim("s", MORNING + EPOCHS_AHEAD_US, "down", settled=True),

@@ -46,7 +46,7 @@ class ConsumedLimit:
         """Return what is wrong with a token that is from the future; None for a token that is not.
 
         Ticks are microseconds since 1970. `proved` is what the subscriber was told on its connection, or has
-        acknowledged on disk: a neighbour may have told ticks of any time, and is believed.
+        acknowledged on disk: the clock here may have been set back since.
         """
         for pubend, tick in token.items():
             limit = self.of(pubend)

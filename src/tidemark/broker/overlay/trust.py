@@ -7,6 +7,9 @@ behind it, and of pubends that come from its side. It is not believed beyond tha
   from them, grow by one with each start of a broker, and by INCARNATIONS_MAX at most when one is restored; an
   epoch is a time of day, or follows the one that was known; nobody has heard what was never said. No honest
   broker comes to such numbers, and after one there would be no room for those of honest brokers.
+- A tick is a time of day at the pubend's broker, and clocks are a day apart at the most. A tick that is
+  further ahead is refused, and the link ends: subscribers would be told that they have consumed the future,
+  and after a restart of this broker their tokens would be refused.
 - Topics are told one creation after the other, under names that clients can declare, and in all not many more
   than this broker would let clients declare. More than that is refused, and the link ends.
 - What a neighbour says of a host that is not behind it counts for nothing. That does not end the link: the
@@ -23,8 +26,10 @@ from tidemark.broker.config import BrokerConfig
 from tidemark.broker.overlay.overlay import Overlay
 from tidemark.broker.turn import Turn
 from tidemark.errors import NeighbourError
+from tidemark.ticks.tick import CLOCKS_APART_MAX
 from tidemark.wire.frames import (
     Claim,
+    Fetched,
     Heard,
     Hello,
     Interest,
@@ -90,6 +95,8 @@ class Trust:
         self._said = said
         self._topics = topics
         self._turn = turn
+        #: the latest time of day that this broker was told
+        self._latest = 0
         #: host -> the highest sequence of a row of it that came, of whichever pubend
         self._sequences: dict[str, int] = {}
 
@@ -120,6 +127,7 @@ class Trust:
             case Interest(version=version) | Unfollow(version=version) | Nack(version=version):
                 self._check_version(peer, version)
             case Knowledge(pubend, version=version):
+                self._check_ticks(peer, frame)
                 if version >> LIFE_BITS > self._incarnation:
                     raise self._lie(
                         f"{peer!r} knows {pubend!r} for version {version} of the interest here, "
@@ -137,11 +145,27 @@ class Trust:
                 lie = self._topics.lie_of(frame)
                 if lie is not None:
                     raise self._lie(f"{peer!r} {lie}")
-            case Heard(_, host, sequence):
+            case Fetched():
+                self._check_ticks(peer, frame)
+            case Heard(pubend, host, sequence, lost):
+                self._check_tick(peer, pubend, lost)
                 if host == self._me and sequence > self._said.last_said:
                     raise self._lie(f"{peer!r} has heard the sequence {sequence}, which was never said")
             case _:
                 pass  # nothing in it can leap
+
+    def _check_ticks(self, peer: str, frame: Knowledge | Fetched) -> None:
+        furthest = max(frame.upto, frame.lost, *(end for _, end in frame.damaged))
+        self._check_tick(peer, frame.pubend, furthest)
+
+    def _check_tick(self, peer: str, pubend: str, tick: int) -> None:
+        # A clock that was set back here does not make liars of others.
+        self._latest = max(self._latest, self._turn.wall)
+        if tick > self._latest + CLOCKS_APART_MAX:
+            raise self._lie(
+                f"{peer!r} tells of the tick {tick} of {pubend!r}, which is more than a day ahead of the "
+                "clock here: compare the clocks"
+            )
 
     def believed(self, peer: str, pubend: str, rows: Iterable[ReleaseRow]) -> list[ReleaseRow]:
         """A neighbour tells how far hosts are; return the rows that count: those of hosts behind it."""
