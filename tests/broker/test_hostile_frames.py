@@ -194,7 +194,7 @@ def test_the_last_tick_can_be_acknowledged() -> None:
 
 
 def test_what_a_neighbour_told_of_tomorrow_can_be_acknowledged_and_shown_again() -> None:
-    """A stream that runs ahead of the clock here, by less than a day, is believed as who has consumed it is."""
+    """A stream that runs ahead of the clock here, by a day at most, is believed, and who consumed it too."""
     desk = linked()
     desk.finish(desk.say(1, Subscribe("s", ">", "", True, 1 << 20)))
     desk.pass_time(0.3)
