@@ -218,9 +218,9 @@ def test_the_last_event_before_a_change_is_matched_by_what_was_wanted_then_also_
 # From a pubend that is elsewhere.
 
 
-def relay() -> Desk:
+def relay(**settings: object) -> Desk:
     """A broker whose upstream `u` hosts the pubend."""
-    at = Desk(upstream="u", downstream=("d",))
+    at = Desk(upstream="u", downstream=("d",), **settings)  # type: ignore[arg-type]  # of a BrokerConfig
     at.declare()
     for peer in ("u", "d"):
         at.link(peer)
@@ -320,6 +320,26 @@ def test_what_was_let_go_is_recalled_from_the_archive_once_there_is_one_to_ask()
     assert values_of(frames) == [2, 3]
     assert is_without_holes(frames, before)
     assert values_of(publish(at, 4)[1]) == [4]
+
+
+def test_a_live_subscriber_is_recalled_for_what_was_archived_and_let_go_before_it_came_here() -> None:
+    at = relay(host_policy=HostPolicy(recall=True, save=1))
+    first(at, MORNING, MORNING + 10)
+    come(at, None)
+    at.hear("u", Heard("p", "b", at.last_said))
+    first(at, MORNING + 10, MORNING + 20)
+    at.pass_time(0.3)
+    # What was told first is lost on the way, and when it is asked for, the pubend has let it go.
+    version = at.broker.stream("p").attached  # type: ignore[union-attr]
+    gone = Knowledge("p", MORNING + 30, MORNING + 40, MORNING + 30, True, version)
+    frames = told(at.finish(at.hear("u", gone)) + at.pass_time(0.3), 1)
+    assert not any(isinstance(frame, Gap) for frame in frames)
+    recall = recall_of(at.do(PIPELINE, Offer(4)))
+    assert (recall.base, recall.upto) == (MORNING + 20, MORNING + 30)
+    answer = Recalled(recall.ticket, recall.base, recall.upto, batch(MORNING + 25, values=[5]))
+    frames = told(at.finish(at.say(PIPELINE, answer)) + at.pass_time(0.3), 1)
+    assert values_of(frames) == [5]
+    assert is_without_holes(frames, MORNING + 20)
 
 
 def test_an_answer_comes_in_parts_as_fast_as_the_subscriber_takes_them() -> None:

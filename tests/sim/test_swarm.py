@@ -35,6 +35,7 @@ SEEDS = {
 
 #: (profile, seed) that found a bug once -> what it was.
 REGRESSIONS: dict[tuple[str, int], str] = {
+    ("access", 10_000_323): "a live subscriber was told a gap for what the archive had",
     (
         "access",
         9_300_018,

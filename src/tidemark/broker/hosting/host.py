@@ -475,11 +475,8 @@ class Host:
 
     def _is_doubtful(self, subscription: HostedSubscription) -> bool:
         """Return whether the subscriber may have been here before, in rows that the tables have lost."""
-        return (
-            self._doubtful_above is not None
-            and subscription.durable
-            and subscription.id > self._doubtful_above
-        )
+        above = self._doubtful_above
+        return above is not None and subscription.durable and subscription.id > above
 
     def _go_on(self, pubend: str, subscription: HostedSubscription) -> None:
         """Let a subscriber go on from where it was told last: with the constream, or behind it."""
@@ -551,9 +548,10 @@ class Host:
         self._delivery.tell(subscription, pubend, told, upto, part, shared)
 
     def _break(self, pubend: str, constream: Constream, upto: int) -> None:
-        """Everything up to `upto` is L and was never matched: a gap for everyone, unknown to the PFS."""
+        """All up to `upto` is L and was never matched: a gap, unless an archive may have what was let go."""
         base = constream.delivered
         assert base is not None
+        is_archived = self._policy.recall and upto <= constream.stream.window.knowledge.lost
         constream.delivered = upto
         constream.last_event = max(constream.last_event, upto)
         for subscription in self.subscriptions.values():
@@ -561,7 +559,10 @@ class Host:
                 told = subscription.told[pubend]
                 if told < base:  # silence that was not worth a frame before
                     self._delivery.tell(subscription, pubend, told, base, None)
-                self._delivery.gap(pubend, subscription, upto)
+                if is_archived and subscription.durable:
+                    self._go_on(pubend, subscription)
+                else:
+                    self._delivery.gap(pubend, subscription, upto)
 
     # Time and release.
 
