@@ -50,6 +50,10 @@ REGRESSIONS: dict[tuple[str, int], str] = {
         2_000_182,
     ): "a publisher that moved behind a damaged record made the damage silence",
     ("narrow", 9_510_223): "the oracle held a topic against brokers that only a removed broker had confirmed",
+    (
+        "access",
+        10_001_511,
+    ): "the oracle held what came before a changed rule against a client that had missed its start",
     ("access", 8_000_458): "a simulated client heard a Subscribed before what was told before it",
     ("access", 921_054): "the oracle judged ways while a broker still followed both",
     ("access", 910_278): "an access document of before won after everybody had the last one of the world",

@@ -402,6 +402,9 @@ class SimSubscriber:
         is_new = known is None and self.life.has_moved
         for want in self.life.wants if is_new else self.life.wants[:1]:
             want.since.setdefault(pubend, pending.start)
+        # The first one holds from the start, also where the broker has told since when a changed rule does.
+        first = self.life.wants[0].since
+        first[pubend] = min(first[pubend], pending.start)
         return pending
 
     def _consume(self, into: ConsumedPubend, batch: EventBatch, base: int, upto: int) -> None:
