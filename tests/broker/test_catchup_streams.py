@@ -220,7 +220,7 @@ def test_the_last_event_before_a_change_is_matched_by_what_was_wanted_then_also_
 
 def relay(**settings: object) -> Desk:
     """A broker whose upstream `u` hosts the pubend."""
-    at = Desk(upstream="u", downstream=("d",), **settings)  # type: ignore[arg-type]  # of a BrokerConfig
+    at = Desk(upstream="u", downstream=("d",), **settings)
     at.declare()
     for peer in ("u", "d"):
         at.link(peer)

@@ -334,14 +334,13 @@ def test_who_answers_a_late_claim_with_its_own_for_one_broker_tells_all_of_it() 
 def test_a_late_claim_waits_for_an_answer_until_the_subscription_here_is_on_disk() -> None:
     at = Place("new")
     at.has(epoch=7).is_kept = False
-    at.is_saving = True
     at.handover.heard("l", Claim("s", 4, "old", True))
     assert at.said() == [], "who has it must not let go for one that may never be on disk"
     # The client has gone before, and the subscription with it: the claim is the only one there is.
     at.subscriptions.clear()
-    at.is_saving = False
-    for action in at.saving:
-        action()
+    at.turn.tables.flush()
+    at.out.take()
+    at.turn.tables.synced(1)
     assert at.said() == [("r", Claim("s", 4, "old", True))]
 
 

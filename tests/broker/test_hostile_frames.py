@@ -43,6 +43,7 @@ from tidemark.wire.frames import (
     Refused,
     Subscribe,
     Subscribed,
+    Topic,
     Unsubscribe,
 )
 from tidemark.wire.limits import CREDIT_BYTES_MAX, EPOCH_MAX, STAMP_MAX
@@ -120,6 +121,19 @@ def test_a_subscriber_from_the_end_of_time_can_be_taken_over_again_and_again(tmp
         assert effect.epoch <= EPOCH_MAX
         store.carry_out(replace(effect, subscriber=1))
     assert store.carry_out(CommitTables(1)) is not None
+
+
+def test_a_late_claim_of_a_subscription_that_is_made_twice_before_a_commit_is_heard_after_it() -> None:
+    desk = linked()
+    desk.finish(desk.say(1, Topic("t", False, ("[n: int]",))))
+    subscribe = Subscribe("s", "t", "", True, 1 << 20, CheckpointToken({"p": MORNING}), MORNING)
+    effects = desk.say(1, subscribe)
+    effects += desk.hear("down", Claim("s", 5, "down", settled=True))
+    effects += desk.say(1, Unsubscribe("s"))
+    effects += desk.say(2, subscribe)
+    done = desk.finish(effects) + desk.pass_time(1.0)
+    assert not refusals(done)
+    assert desk.broker.hosts("s")
 
 
 def test_the_last_epoch_of_a_neighbour_has_no_successor_and_needs_none() -> None:

@@ -225,7 +225,8 @@ class Handover:
         before the subscription here is on disk, where it may never get, and before it is held.
         """
         if not mine.is_kept:
-            self._subscriptions.after_save(partial(self.heard, peer, claim))
+            # It is in a commit that has not been reported yet, or comes later in the one being reported.
+            self._turn.tables.after(partial(self.heard, peer, claim))
         elif mine.epoch:
             self.claim(mine)
         else:
