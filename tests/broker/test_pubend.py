@@ -35,6 +35,8 @@ class Root:
         self.syncs: list[int] = []
         #: knowledge passed on: base, upto, ticks of events
         self.known: list[tuple[int, int, list[int]]] = []
+        #: what was told as let go at once
+        self.lost = TICK_MIN
         self.pubend = Pubend("p", state or RecoveredPubend(), policy or PubendPolicy(), self.turn, self)
 
     @property
@@ -45,6 +47,10 @@ class Root:
         """The pubend passes knowledge on."""
         del lost, version
         self.known.append((base, upto, [] if batch is None else batch.ticks.tolist()))
+
+    def lose(self, lost: int) -> None:
+        """The pubend has let go of something at once."""
+        self.lost = lost
 
     def take(self) -> list[Effect]:
         """The effects since the last call, without syncs, whose tickets are kept."""
@@ -455,6 +461,7 @@ def test_what_the_archive_has_is_let_go_early_if_it_asks_but_not_what_a_live_sub
     assert root.released(100, 200) == [LoseLog("p", 100)]
     root.pubend.dismiss(400)  # of which the archive has less, and a live subscriber still less
     assert root.take() == [LoseLog("p", 200)]
+    assert root.lost == 200, "the stream hears of it at once, and tells nobody what was erased"
     assert root.released(100, 450) == [LoseLog("p", 300)]
     root.pubend.archived = 500
     assert root.released(100, 450) == []

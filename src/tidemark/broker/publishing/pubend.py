@@ -88,6 +88,9 @@ class RootStream(Protocol):
     def first(self, base: int, upto: int, lost: int, version: int, batch: EventBatch | None) -> None:
         """Take durable first-time knowledge of `(base, upto]`; everything at or below `lost` is L."""
 
+    def lose(self, lost: int) -> None:
+        """Everything at or below `lost` is L."""
+
 
 class Pubend:
     """One pubend at the broker that hosts it."""
@@ -485,6 +488,8 @@ class Pubend:
         assert self.archived is not None
         self._dismissed = max(self._dismissed, min(upto, self.archived))
         self.release()
+        # At once, and not with the next event: what was erased must not be told from memory.
+        self._stream.lose(self.lost)
 
     def expire(self) -> None:
         """Let what has expired go, as silence, whether or not anybody lacks it; the archive gets it first."""
