@@ -4,15 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from tests.live_node import config_at
 from tests.node.speech import Stage, events, play
 from tidemark.broker.effects import AppendEvents, CommitTables, Effect, SaveReleased, SyncLog
+from tidemark.node.runtime import Runtime
 from tidemark.node.turns.settling import SETTLED_LATER_ROWS_MAX
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import Ack, Acked, Publish, Published
+
+Kind = TypeVar("Kind", bound=Effect)
+
+
+def given_to_disk(runtime: Runtime, monkeypatch: pytest.MonkeyPatch, *kinds: type[Kind]) -> list[Kind]:
+    """The list to which effects of these kinds are added when the disk threads are given them."""
+    put, seen = runtime.disk.put, list[Kind]()
+
+    def noting(effects: Sequence[Effect]) -> None:
+        seen.extend(each for each in effects if isinstance(each, kinds))
+        put(effects)
+
+    monkeypatch.setattr(runtime.disk, "put", noting)
+    return seen
 
 
 def test_what_a_node_reads_at_once_goes_to_the_disk_in_one_record_with_one_sync(
@@ -23,13 +39,7 @@ def test_what_a_node_reads_at_once_goes_to_the_disk_in_one_record_with_one_sync(
         client = await stage.client(node)
         await client.declare()
         (number,) = node.runtime.clients
-        put, seen = node.runtime.disk.put, list[Effect]()
-
-        def noting(effects: Sequence[Effect]) -> None:
-            seen.extend(each for each in effects if isinstance(each, AppendEvents | SyncLog))
-            put(effects)
-
-        monkeypatch.setattr(node.runtime.disk, "put", noting)
+        seen = given_to_disk(node.runtime, monkeypatch, AppendEvents, SyncLog)
         frames = [Publish("main", "p", first, events(first, 10)) for first in (1, 11, 21, 31)]
         assert node.runtime.client_said(number, list(frames)) == 4
         append, sync = seen
@@ -51,13 +61,7 @@ def test_what_comes_while_a_sync_is_under_way_goes_to_the_disk_in_one_record_aft
         client = await stage.client(node)
         await client.declare()
         (number,) = node.runtime.clients
-        put, seen = node.runtime.disk.put, list[Effect]()
-
-        def noting(effects: Sequence[Effect]) -> None:
-            seen.extend(each for each in effects if isinstance(each, AppendEvents | SyncLog))
-            put(effects)
-
-        monkeypatch.setattr(node.runtime.disk, "put", noting)
+        seen = given_to_disk(node.runtime, monkeypatch, AppendEvents, SyncLog)
         for first in (1, 11, 21, 31):  # one read after the other, and nothing is heard of the disk meanwhile
             frame = Publish("main", "p", first, events(first, 10))
             assert node.runtime.client_said(number, [frame]) == 1
@@ -82,13 +86,7 @@ def test_what_comes_first_after_an_answer_waits_a_moment_for_more(
         await client.declare()
         runtime = node.runtime
         (number,) = runtime.clients
-        put, seen = runtime.disk.put, list[AppendEvents]()
-
-        def noting(effects: Sequence[Effect]) -> None:
-            seen.extend(each for each in effects if isinstance(each, AppendEvents))
-            put(effects)
-
-        monkeypatch.setattr(runtime.disk, "put", noting)
+        seen = given_to_disk(runtime, monkeypatch, AppendEvents)
         runtime.sync_hold.answered(64 << 10)
         assert runtime.client_said(number, [Publish("main", "p", 1, events(1, 10))]) == 1
         assert not seen, "the log waits"
@@ -111,13 +109,7 @@ def test_what_completes_the_expected_goes_to_the_disk_in_the_same_turn(
         await client.declare()
         runtime = node.runtime
         (number,) = runtime.clients
-        put, seen = runtime.disk.put, list[AppendEvents]()
-
-        def noting(effects: Sequence[Effect]) -> None:
-            seen.extend(each for each in effects if isinstance(each, AppendEvents))
-            put(effects)
-
-        monkeypatch.setattr(runtime.disk, "put", noting)
+        seen = given_to_disk(runtime, monkeypatch, AppendEvents)
         runtime.sync_hold.answered(64 << 10)
         assert runtime.client_said(number, [Publish("main", "p", 1, events(1, 2_000))]) == 1
         assert [each.batch.count for each in seen] == [2_000], "it waits for no further pass"
@@ -140,13 +132,7 @@ def test_what_several_subscribers_commit_before_the_loop_goes_on_goes_to_the_dis
         for client, name in zip(clients, names, strict=True):
             await client.subscribe(name)
             starts.append(CheckpointToken({"main": await client.started()}))
-        put, seen = node.runtime.disk.put, list[Effect]()
-
-        def noting(effects: Sequence[Effect]) -> None:
-            seen.extend(each for each in effects if isinstance(each, SaveReleased | CommitTables))
-            put(effects)
-
-        monkeypatch.setattr(node.runtime.disk, "put", noting)
+        seen = given_to_disk(node.runtime, monkeypatch, SaveReleased, CommitTables)
         for number, name, start in zip(list(node.runtime.clients), names, starts, strict=True):
             assert node.runtime.client_said(number, [Ack(((name, start),), 1)]) == 1
         assert not seen, "what can be read now is read first"
@@ -168,13 +154,7 @@ def test_what_subscribers_commit_does_not_gather_without_end(
         await client.subscribe("a")
         start = CheckpointToken({"main": await client.started()})
         (number,) = node.runtime.clients
-        put, seen = node.runtime.disk.put, list[Effect]()
-
-        def noting(effects: Sequence[Effect]) -> None:
-            seen.extend(each for each in effects if isinstance(each, SaveReleased))
-            put(effects)
-
-        monkeypatch.setattr(node.runtime.disk, "put", noting)
+        seen = given_to_disk(node.runtime, monkeypatch, SaveReleased)
         for ticket in range(1, SETTLED_LATER_ROWS_MAX + 2):
             assert node.runtime.client_said(number, [Ack((("a", start),), ticket)]) == 1
         assert len(seen) == SETTLED_LATER_ROWS_MAX
