@@ -140,6 +140,20 @@ def test_the_version_that_accounts_for_a_follower_is_the_first_that_does() -> No
     assert each.accounting("p", "down", 78) is None
 
 
+def test_a_follower_that_was_followed_meanwhile_is_accounted_for_by_no_version_of_before() -> None:
+    each = interests()
+    each.heard("d", Interest("p", 5, (A,)))
+    before = said(each).version
+    assert each.accounting("p", "d", 5) == before
+    # For a while this broker has the pubend from `d`, and asks for nothing on its behalf.
+    assert each.say("p", "d", again=True) is not None
+    each.heard("d", Interest("p", 6, (A,)))
+    assert each.accounting("p", "d", 6) is None
+    assert each.accounting("p", "d", 5) is None
+    after = said(each, again=True).version
+    assert each.accounting("p", "d", 6) == after > before
+
+
 def test_a_change_that_is_covered_is_not_told_and_holds_at_once() -> None:
     each = interests()
     each.heard("down", Interest("p", 1, (A,)))

@@ -200,6 +200,11 @@ class Interests:
         """
         others = {name: each for name, each in self._heard.get(pubend, {}).items() if name != upstream}
         said = self._said.setdefault(pubend, _Said())
+        if upstream in self._heard.get(pubend, {}):
+            # From now on nothing is asked for on its behalf, so that no version accounts for it any more:
+            # what comes under later ones lacks what it wants, should it only follow this broker again.
+            for before in said.made_of.values():
+                before.pop(upstream, None)
         wanted = self._union(others)
         made_of = {name: each.version for name, each in others.items()} | {HERE: self._here}
         if said.version and wanted == said.wanted and not again:
