@@ -43,7 +43,7 @@ class HistoryEffort:
     returning: int
 
 
-FULL = HistoryEffort(10_000, (1_000_000, 5_000_000, 10_000_000, 40_000_000), 4)
+FULL = HistoryEffort(10_000, (1_000_000, 10_000_000, 40_000_000, 100_000_000), 4)
 QUICK = HistoryEffort(1_000, (50_000, 100_000, 200_000), 20)
 
 
