@@ -19,6 +19,7 @@ from tidemark.broker.effects import (
     SaveSubscription,
     SendPeer,
 )
+from tidemark.broker.hosting.admission import Admission
 from tidemark.broker.hosting.sessions import Sessions
 from tidemark.errors import FrameError
 from tidemark.matching.selectors import parser
@@ -239,7 +240,7 @@ def broken(*_: Any, **__: Any) -> Any:
 def test_an_unforeseen_error_while_looking_ends_the_connection_only(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk()
     with monkeypatch.context() as patch:
-        patch.setattr(Sessions, "_refusal", broken)
+        patch.setattr(Admission, "refusal", broken)
         (refused,) = refusals(desk.say(4, Subscribe("s", ">", "", True, 1)))
     assert isinstance(refused, RefuseClient)
     assert refused.client == 4

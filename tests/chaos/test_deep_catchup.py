@@ -17,8 +17,8 @@ from tidemark.lab.processes.process_harness import ManagedProcess, ProcessHarnes
 pytestmark = pytest.mark.chaos
 
 EVENTS = 3_000
-#: A subscriber that stood still gets one or two answers of up to 2 MiB in one piece afterwards. The second half
-#: of the events, 6 MB, is therefore never consumed in one step.
+#: A subscriber that stood still gets one or two answers of up to 2 MiB in one piece afterwards. The second
+#: half of the events, 6 MB, is therefore never consumed in one step.
 PADDING = 4_000
 #: Deliveries are small, so that there is a middle to die in.
 SMALL = ("--window", "32768")

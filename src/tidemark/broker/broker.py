@@ -46,7 +46,7 @@ from tidemark.broker.effects import (
     Woken,
 )
 from tidemark.broker.hearing import is_published
-from tidemark.broker.hosting.consumed_limit import ConsumedLimit
+from tidemark.broker.hosting.admission import Admission
 from tidemark.broker.hosting.host import Host
 from tidemark.broker.hosting.recalls import Recalls
 from tidemark.broker.hosting.sessions import Sessions
@@ -54,6 +54,7 @@ from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.overlay.overlay import Overlay
 from tidemark.broker.overlay.trust import Trust
 from tidemark.broker.preparation import Preparation
+from tidemark.broker.publishing.consumed_limit import ConsumedLimit
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.publishing.pubend import Pubend
 from tidemark.broker.publishing.publishing import Publishing, parted
@@ -154,10 +155,9 @@ class Broker:
         self._host.recover(
             recovered.subscriptions, recovered.delivered, last, doubtful_above=recovered.doubtful_above
         )
-        limit = ConsumedLimit(self._pubends, self._streams, turn, config.pubend_policy.lease_ahead)
-        self._sessions = Sessions(
-            me, self._host, registry, turn, reports, overlay, limit, config.client_limits, self._access
-        )
+        consumed = ConsumedLimit(self._pubends, self._streams, turn, config.pubend_policy.lease_ahead)
+        admission = Admission(registry, consumed, config.client_limits, self._access, turn)
+        self._sessions = Sessions(me, self._host, admission, turn, reports, overlay, self._access)
         self._held_quota = HeldQuota(
             self._host, turn, self._access.quotas.held_bytes, config.held_quota_period
         )

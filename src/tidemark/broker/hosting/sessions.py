@@ -6,28 +6,19 @@ from the moment it is on disk until it is ended; any other ends with its connect
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 
 from tidemark.broker.access.access_control import AccessControl
-from tidemark.broker.config import ClientLimits
 from tidemark.broker.effects import SendClient
-from tidemark.broker.hosting.consumed_limit import ConsumedLimit
+from tidemark.broker.hosting.admission import Admission, is_change, wanted_by
 from tidemark.broker.hosting.handover import Handover, Holds
 from tidemark.broker.hosting.host import Host
-from tidemark.broker.hosting.subscription import SELECTORS_MAX, HostedSubscription, SelectorPeriod
+from tidemark.broker.hosting.subscription import HostedSubscription, SelectorPeriod
 from tidemark.broker.overlay.neighbourhood import Neighbourhood
-from tidemark.broker.selector_fit import check_fit
 from tidemark.broker.turn import Turn
-from tidemark.errors import SelectorError, TidemarkError
-from tidemark.matching.forms.scanning import is_scanned
-from tidemark.matching.selectors.parser import parse
-from tidemark.matching.topics import TopicPattern
-from tidemark.message.registry import Registry
-from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import TICK_MAX, CheckpointToken
 from tidemark.wire.frames import Ack, Acked, Credit, Refused, Subscribe, Unsubscribe, Unsubscribed
 from tidemark.wire.limits import EPOCHS_AHEAD_US
@@ -47,29 +38,24 @@ class Sessions:
         self,
         me: str,
         host: Host,
-        registry: Registry,
+        admission: Admission,
         turn: Turn,
         holds: Holds,
         neighbourhood: Neighbourhood,
-        limit: ConsumedLimit,
-        limits: ClientLimits,
         access: AccessControl,
     ) -> None:
         self._host = host
-        self._limit = limit
+        self._admission = admission
+        self._consumed = admission.consumed
         self._access = access
-        #: the topics that the broker knows; only `Topics` adds to them
-        self._registry = registry
         self._turn = turn
         self._out = turn.out
         self._counters = turn.counters
         self._by_name = {each.name: each for each in host.subscriptions.values()}
-        self._by_client: dict[int, set[int]] = {}
-        #: owner -> how many subscriptions it has, durable ones that are away included
-        self._owned = Counter(each.owner for each in host.subscriptions.values())
-        self._limits = limits
-        #: client -> ids of those of its subscriptions that no index can find, and of some that it had
-        self._scans: dict[int, set[int]] = {}
+        #: client -> ids of its subscriptions; only this class changes it, and `Admission` counts them
+        self._by_client = admission.by_client
+        for subscription in host.subscriptions.values():
+            admission.own(subscription.owner)
         #: ids of subscriptions that are not durable and whose client is gone; `settle` removes them in slices
         self._leaving: dict[int, None] = {}
         self.handover = Handover(me, turn, self, holds, neighbourhood)
@@ -102,11 +88,7 @@ class Sessions:
         if frame.durable and known is not None and not known.durable:
             known = self._given_way(client, known)
         with self._turn.looking:
-            refusal = (
-                self._of_another(client, known)
-                or self._over_limit(client, frame, known)
-                or self._refusal(frame, known)
-            )
+            refusal = self._admission.refusal(client, frame, known)
         if refusal is not None:
             self._refuse(client, frame.name, *refusal)
         elif known is None:
@@ -117,7 +99,7 @@ class Sessions:
             self._turn.tables.after(partial(self._subscribe_again, client, frame))
         elif known.moved_to is not None or _is_from_another_broker(frame, known):
             self._take_back(client, frame, known)
-        elif _is_change(frame, known):
+        elif is_change(frame, known):
             self._change(client, frame, known)
         else:
             self._connect(client, frame, known)
@@ -134,83 +116,6 @@ class Sessions:
         self.remove(known)
         return None
 
-    def _of_another(self, client: int, known: HostedSubscription | None) -> tuple[str, str] | None:
-        """Return the code and the reason if the subscription belongs to another principal; else None."""
-        if known is None or self._access.may_touch(client, known.owner):
-            return None
-        return "denied", f"{known.name!r} belongs to another user: choose another name"
-
-    def _over_limit(
-        self, client: int, frame: Subscribe, known: HostedSubscription | None
-    ) -> tuple[str, str] | None:
-        """Return the code and the reason if the client may not have one more subscription; else None."""
-        mine, most = self._by_client.get(client, set()), self._limits.subscriptions
-        owner = self._access.owner(client)
-        if owner and (known is None or known.owner != owner):
-            problem = self._access.quotas.too_many_subscriptions(client, self._owned[owner])
-            if problem is not None:
-                self._counters["limits_refused"] += 1
-                return "limit", problem
-        is_mine = known is not None and known.id in mine
-        if is_mine:
-            return None
-        who = self._who_has(client, self._has, most)
-        if who:
-            self._counters["limits_refused"] += 1
-            return "limit", f"{who} subscriptions, as many as limits.subscriptions allows"
-        who = self._who_has(client, self._has_scans, self._limits.scans) if _is_scan(frame) else ""
-        if not who:
-            return None
-        self._counters["limits_refused"] += 1
-        return "limit", (
-            f"{who} subscriptions whose selectors no index can find, as many as "
-            "limits.scans allows: begin LIKE patterns with text, or add a condition on a range or a value"
-        )
-
-    def _has(self, client: int) -> int:
-        """How many subscriptions a client has."""
-        return len(self._by_client.get(client, ()))
-
-    def _has_scans(self, client: int) -> int:
-        """How many of its subscriptions no index can find."""
-        return len(self._scans.get(client, set()) & self._by_client.get(client, set()))
-
-    def _who_has(self, client: int, has: Callable[[int], int], most: int) -> str:
-        """Return who has as many as it may, the client or its address, and how many; "" if none has."""
-        if has(client) >= most:
-            return f"this client has {most}"
-        times = self._limits.address_times
-        if self._access.origins.is_full(client, has, most, times):
-            return f"this address has {times * most}, which is {times} times what one client may have,"
-        return ""
-
-    def _refusal(self, frame: Subscribe, known: HostedSubscription | None) -> tuple[str, str] | None:
-        """Return the code and the reason for which a subscriber cannot be taken; None if it can."""
-        if known is not None and not (known.durable and frame.durable):
-            return "taken", f"{frame.name!r} is taken by another subscription: choose another name"
-        if known is not None and len(known.periods) >= SELECTORS_MAX and _is_change(frame, known):
-            return "limit", f"{frame.name!r} changes its selector faster than it acknowledges events"
-        proved = known.released if known is not None else {}
-        problem = self._limit.problem(frame.token, proved) if frame.token is not None else None
-        if problem is not None:
-            return "token", problem
-        return self._problem(frame.pattern, frame.selector, is_ruled=not self._access.is_open)
-
-    def _problem(self, pattern: str, selector: str, *, is_ruled: bool) -> tuple[str, str] | None:
-        """Return the code and the reason if a pattern and a selector make no subscription; else None.
-
-        `is_ruled`: the selector has rules of access in it, and the client is not told of their fields.
-        """
-        try:
-            check_fit(self._registry, pattern, selector)
-        except SelectorError as error:
-            # What the client wrote fits, as `AccessControl` has found: it is a rule that does not.
-            rule = f"the rules of access fit no topic of {pattern!r}, so that you may see nothing of it"
-            return "selector", rule if is_ruled else str(error)
-        except TidemarkError as error:
-            return "topic", str(error)
-        return None
-
     def _create(self, client: int, frame: Subscribe, *, was_here: bool = False, owner: str = "") -> None:
         subscription = HostedSubscription(self._next_id, frame.name, frame.durable, [])
         subscription.is_kept = not frame.durable
@@ -221,7 +126,7 @@ class Sessions:
         subscription.replays = frame.token is not None and not frame.durable
         self._next_id += 1
         self._by_name[frame.name] = subscription
-        self._host.enter(subscription, SelectorPeriod(_wanted(frame)), frame.token)
+        self._host.enter(subscription, SelectorPeriod(wanted_by(frame)), frame.token)
         if frame.durable:
             self._by_client.setdefault(client, set()).add(subscription.id)
             created = partial(self._created, client, frame, subscription, was_here=was_here)
@@ -275,7 +180,7 @@ class Sessions:
 
     def _change(self, client: int, frame: Subscribe, subscription: HostedSubscription) -> None:
         """The subscriber has changed its selector; until the new one starts at a pubend the old one holds."""
-        self._host.change(subscription, SelectorPeriod(_wanted(frame)))
+        self._host.change(subscription, SelectorPeriod(wanted_by(frame)))
         self._host.save(subscription, lambda: None)
         self._connect(client, frame, subscription)
 
@@ -290,11 +195,11 @@ class Sessions:
         )
         if isinstance(frame, Refused):
             return frame
-        refusal = self._refusal(frame, subscription)
+        refusal = self._admission.misfit(frame, subscription)
         if refusal is not None:
             return Refused("subscribe", subscription.name, *refusal)
-        if _is_change(frame, subscription):
-            self._host.change(subscription, SelectorPeriod(_wanted(frame)))
+        if is_change(frame, subscription):
+            self._host.change(subscription, SelectorPeriod(wanted_by(frame)))
             self._host.save(subscription, lambda: None)
         return None
 
@@ -302,32 +207,26 @@ class Sessions:
         """Give the subscription to the newer connection; its token decides where the subscriber goes on."""
         self._end_older(client, subscription)
         self._by_client.setdefault(client, set()).add(subscription.id)
-        if _is_scan(frame):
-            scans = self._scans.setdefault(client, set())
-            scans.add(subscription.id)
-            scans &= self._by_client[client]
+        self._admission.note_scan(client, frame, subscription.id)
         subscription.connected_at = self._came(frame)
         subscription.seen = self._access.seen(client, frame.pattern)
         subscription.hidden = self._access.hidden(client, frame.pattern)
         subscription.sees_all = self._access.sees_all(client)
         if not subscription.owner and (owner := self._access.owner(client)):
             # A subscription from before there were accounts goes to the first user that may have its name.
-            self._owned[subscription.owner] -= 1
+            self._admission.disown(subscription.owner)
             self._give(subscription, owner)
             if subscription.durable:
                 self._host.save(subscription, lambda: None)
         token = frame.token if frame.token is not None else CheckpointToken(subscription.released)
         self._host.connect(subscription, client, frame.credit, token)
-        if frame.selector and not self._has_topic(frame.pattern):
+        if frame.selector and not self._admission.has_topic(frame.pattern):
             self._without_topic.add(subscription.id)
 
     def _give(self, subscription: HostedSubscription, owner: str) -> None:
         """Let a principal own a subscription that nobody owns."""
         subscription.owner = owner
-        self._owned[owner] += 1
-
-    def _has_topic(self, pattern: str) -> bool:
-        return any(True for _ in TopicPattern.parse(pattern).among(self._registry.topics))
+        self._admission.own(owner)
 
     def topic_removed(self, topic: str) -> None:
         """A topic is removed: subscribers that wanted it wait, as for one that was never there."""
@@ -340,8 +239,8 @@ class Sessions:
 
         They would wait for ever. There may be many of them: some are checked each time.
         """
-        if self._topics_checked != self._registry.creations:
-            self._topics_checked = self._registry.creations
+        if self._topics_checked != self._admission.topics_created:
+            self._topics_checked = self._admission.topics_created
             self._unchecked = sorted(self._without_topic, reverse=True)
         now, self._unchecked = self._unchecked[-CHECKED_MAX:], self._unchecked[:-CHECKED_MAX]
         for number in reversed(now):
@@ -351,9 +250,11 @@ class Sessions:
                 self._without_topic.discard(number)
                 continue
             wanted = subscription.current.wanted
-            if self._has_topic(wanted.pattern):
+            if self._admission.has_topic(wanted.pattern):
                 self._without_topic.discard(number)
-                problem = self._problem(wanted.pattern, wanted.selector, is_ruled=bool(subscription.seen))
+                problem = self._admission.problem(
+                    wanted.pattern, wanted.selector, is_ruled=bool(subscription.seen)
+                )
                 if problem is not None:
                     self._refuse(client, subscription.name, *problem)
                     self._part(client, subscription)
@@ -370,7 +271,7 @@ class Sessions:
 
     def gone(self, client: int) -> None:
         """A connection is gone: its durable subscriptions stay, others end, a few in each turn."""
-        self._scans.pop(client, None)
+        self._admission.forget_scans(client)
         for number in sorted(self._by_client.pop(client, ())):
             subscription = self._host.subscriptions.get(number)
             if subscription is None or subscription.client != client:
@@ -401,7 +302,9 @@ class Sessions:
         if not is_woken and (len(self._leaving) > LEAVING_MAX or len(self._without_topic) > CHECKED_MAX):
             return
         topics = 0
-        if self._unchecked or (self._without_topic and self._registry.creations != self._topics_checked):
+        if self._unchecked or (
+            self._without_topic and self._admission.topics_created != self._topics_checked
+        ):
             self._check_without_topic()
         for number in list(islice(self._leaving, LEAVING_MAX)):
             subscription = self._host.subscriptions[number]
@@ -437,9 +340,7 @@ class Sessions:
         """Drop a subscription, so that it holds nothing any more."""
         self._leaving.pop(subscription.id, None)
         del self._by_name[subscription.name]
-        self._owned[subscription.owner] -= 1
-        if not self._owned[subscription.owner]:
-            del self._owned[subscription.owner]
+        self._admission.disown(subscription.owner)
         if subscription.client is not None:
             self._by_client.get(subscription.client, set()).discard(subscription.id)
         self._host.leave(subscription)
@@ -457,7 +358,7 @@ class Sessions:
         if frame.ticket and len(known) < len(frame.tokens):
             self._refuse_ack(client, frame)
             return
-        problems = [self._limit.problem(token, subscription.told) for subscription, token in known]
+        problems = [self._consumed.problem(token, subscription.told) for subscription, token in known]
         if frame.ticket and any(problems):
             reason = next(problem for problem in problems if problem is not None)
             self._refuse(client, str(frame.ticket), "token", f"{reason}; nothing was kept", "ack")
@@ -526,20 +427,4 @@ def _is_from_another_broker(frame: Subscribe, known: HostedSubscription) -> bool
     if frame.token is None:
         return False
     is_older = any(tick < known.starts.get(pubend, TICK_MAX) for pubend, tick in frame.token.items())
-    return is_older or _is_change(frame, known)
-
-
-def _is_change(frame: Subscribe, known: HostedSubscription) -> bool:
-    return known.current.wanted != _wanted(frame)
-
-
-def _is_scan(frame: Subscribe) -> bool:
-    """Return whether no index can find the selector; one that cannot be read is refused for that."""
-    try:
-        return is_scanned(parse(frame.selector))
-    except TidemarkError:
-        return False
-
-
-def _wanted(frame: Subscribe) -> TopicSelector:
-    return TopicSelector(frame.pattern, frame.selector)
+    return is_older or is_change(frame, known)
