@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import Browser
 
 import tidemark
+from tests import security_on
 from tests.archiving import archiving
 from tests.console.accessibility import problems_of
 from tests.console.browser import CHROMIUM, WHY_NOT, browser_page, started_browser
@@ -141,7 +142,8 @@ def test_a_person_walks_through_all_pages(
         page.get_by_role("link", name="audit.html").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Exactly once, in order")
         page.go_back()
-        for title, words in (("Pipeline", "of no archive"), ("Access", "is open"), ("HTTP", "OpenAPI")):
+        access = "Users, roles and rules" if security_on.is_on() else "is open"
+        for title, words in (("Pipeline", "of no archive"), ("Access", access), ("HTTP", "OpenAPI")):
             page.get_by_role("link", name=title, exact=True).click()
             expect(page.locator("main")).to_contain_text(words)
             if title == "HTTP":
