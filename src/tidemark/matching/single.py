@@ -66,6 +66,13 @@ class SingleMatcher:
         found = self._sets.get(holding)
         return self._learn(holding) if found is None else found
 
+    def is_wanted(self, message: bytes) -> bool:
+        """Whether a rule is true, of a matcher with one rule; DecodeError if the message is damaged."""
+        if self._flat is not None:
+            self._flat.check_header(message)
+        values = {path: access(message) for path, access in self._fields}
+        return evaluate(self._rules[0], values.__getitem__) is True
+
     def _learn(self, holding: tuple[int, ...]) -> Members:
         if len(self._sets) >= SETS_MAX or self._sets_members > SETS_MEMBERS_MAX:
             self._sets = {(): _NOBODY}

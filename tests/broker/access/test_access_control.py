@@ -266,6 +266,36 @@ def test_events_are_published_only_as_rules_and_names_allow() -> None:
     assert [type(each) for each in told(publish(at, 5, 99), PAULA)] == [Published]
 
 
+def test_an_event_alone_is_held_against_the_rule_however_often_others_were_allowed() -> None:
+    at = desk()
+    for _ in range(3):
+        assert [type(each) for each in told(publish(at, 5), PAULA)] == [Published]
+    assert "publish event 0 of the batch: n < 100" in reason(told(publish(at, 100), PAULA))
+    assert "under the name 'other'" in reason(told(publish(at, 5, publisher="other"), PAULA))
+    assert "publish to the topic 'u'" in reason(told(publish(at, 5, topic="u"), PAULA))
+    assert "publish to the topic 't'" in reason(
+        told(publish(at, 5, client=ALICE, publisher="publisher-0123456789abcdef"), ALICE)
+    )
+    assert [type(each) for each in told(publish(at, 99), PAULA)] == [Published]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ("n < 100", "n < 3", "publish event 0 of the batch: n < 3"),
+        ('publisher = ["desk"]', "publisher = []", "under the name 'desk'"),
+        ('publish = ["t"]', 'publish = ["v"]', "publish to the topic 't'"),
+    ],
+)
+def test_an_event_alone_is_held_against_the_document_of_today(before: str, after: str, why: str) -> None:
+    at = desk()
+    assert [type(each) for each in told(publish(at, 5), PAULA)] == [Published]
+    changed = AccessDocument.parse(RULES.replace(before, after), 2)
+    at.give(AccessChanged(changed))
+    come(at, PAULA, changed)
+    assert why in reason(told(publish(at, 5), PAULA))
+
+
 def test_a_durable_subscription_belongs_to_who_made_it() -> None:
     at = desk()
     done = at.say(ALICE, subscribe("shared"))

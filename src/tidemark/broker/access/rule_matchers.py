@@ -63,7 +63,7 @@ class RuleMatchers:
             _keep(self._single, key, found, CONDITIONS_MAX)
         single = found[1]
         try:
-            return None if single is None else len(single.members(batch.message(0))) > 0
+            return None if single is None else single.is_wanted(batch.message(0))
         except DecodeError:
             return None
 
