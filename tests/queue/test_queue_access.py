@@ -20,6 +20,7 @@ RULES = """
 subscribe = ["t.>"]
 durable = ["*"]
 read."t.>" = "n <= 5"
+hide."t.>" = ["party"]
 [roles.operator]
 administer = true
 [roles.writer]
@@ -56,7 +57,7 @@ def test_a_queue_goes_by_the_rules_of_its_user(tmp_path: Path, monkeypatch: pyte
             stack.callback(reader.close)
             reader.subscribe("t.x")
             for number in (7, 4, 9, 5):
-                writer.put("t.x", {"n": number})
+                writer.put("t.x", {"n": number, "party": "unseen"})
             assert [reader.get("t.x") for _ in range(2)] == [{"n": 4}, {"n": 5}]
             with pytest.raises(RefusedError, match="may not"):
                 writer.subscribe("t.x")
