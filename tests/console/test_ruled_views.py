@@ -45,7 +45,7 @@ def alice(console: LiveConsole) -> Browser:
     return logged_in(console, "alice")
 
 
-def publish(node: LiveNode, *numbers: int) -> list[int]:
+def publish(node: LiveNode, *numbers: int) -> list[int | None]:
     """Publish events; return their ticks."""
     with sync.connect(node.url, user="paula", password=PASSWORDS["paula"]) as tm:
         return [tm.publish("t.x", {"n": n, "party": SECRET}) for n in numbers]

@@ -213,7 +213,7 @@ class EventBatch:
     def message(self, row: int) -> bytes:
         """The message of one row."""
         if self.count == 1 and row == 0:  # the arrays below take several times as long for one row
-            key_bytes = PRELUDE.unpack_from(self.body)[_KEY_BYTES]
+            key_bytes = PRELUDE.unpack_from(self.body.data)[_KEY_BYTES]
             return bytes(self.body.data[PRELUDE.size : len(self.body) - key_bytes])
         return self.body[self.message_starts[row] : self.message_ends[row]].tobytes()
 
