@@ -12,7 +12,7 @@ from tests.live_node import config_at
 from tests.node.speech import Stage, play
 from tests.ports import free_ports
 from tests.waiting import until
-from tidemark.broker.hosting.sessions import Sessions
+from tidemark.broker.hosting.admission import Admission
 from tidemark.node.config.loading import load
 from tidemark.node.config.settings import Config
 from tidemark.node.node import Node
@@ -43,12 +43,12 @@ def test_a_refused_frame_ends_its_connection_and_nobody_elses(
         await good.declare()
         await good.subscribe()
         await good.started()
-        refusal = Sessions._refusal
+        refusal = Admission.refusal
 
-        def sometimes(self: Sessions, frame: Subscribe, known: Any) -> Any:
-            return broken() if frame.name == "evil" else refusal(self, frame, known)
+        def sometimes(self: Admission, client: int, frame: Subscribe, known: Any) -> Any:
+            return broken() if frame.name == "evil" else refusal(self, client, frame, known)
 
-        monkeypatch.setattr(Sessions, "_refusal", sometimes)
+        monkeypatch.setattr(Admission, "refusal", sometimes)
         # What comes in one read with the refused frame is not handled.
         await evil.say(Subscribe("evil", ">", "", True, 1), Unsubscribe("s"))
         refused = await evil.hear(Refused)
