@@ -327,7 +327,24 @@ def test_large_parts_are_told_one_by_one_and_small_ones_together(monkeypatch: py
     matched(catchup, 100, 10, 20, 30, 40)
     arrive(catchup, 25, 50, 30, 40)
     arrive(catchup, 0, 25, 10, 20)  # the later part came first
-    assert [ready(catchup) for _ in range(2)] == [(100, [10, 20, 30, 40]), None]
+    assert [ready(catchup) for _ in range(3)] == [(20, [10, 20]), (100, [30, 40]), None]
+
+
+def test_large_parts_that_arrived_in_any_order_are_told_without_a_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(catchup_module, "ALONE_BYTES", len(batch(1, 2).data))
+    catchup = Catchup(0)
+    matched(catchup, 100, 10, 20, 30, 40)
+    later, earlier = batch(30, 40), batch(10, 20)
+    for base, upto, part in ((25, 50, later), (0, 25, earlier)):
+        catchup.arrived(base, upto, Cuts(part), (), nobody, TICK_MAX)
+    for upto, part in ((20, earlier), (100, later)):
+        told = catchup.ready(1)
+        assert told is not None
+        assert told[0] == upto
+        assert told[1] is part
+    assert catchup.ready(1) is None
 
 
 def test_what_was_asked_for_is_not_asked_again_before_time_has_passed() -> None:

@@ -283,12 +283,11 @@ class Catchup:
             upto = min(upto, self._ticks.item(absent) - 1)
         if upto <= self.position:
             return None
-        due = list(self._split(upto))
-        if len(due) > 1 and len(due[0].data) >= ALONE_BYTES:
-            last = int(due[0].ticks[-1])
-            if all(last < each.ticks[0] for each in due[1:]):
-                # By itself: others may be told the same batch, and joined to another it would be a copy.
-                upto, due, self._held = last, due[:1], due[1:] + self._held
+        # Parts of what was asked for may have arrived in any order.
+        due = sorted(self._split(upto), key=_first_tick)
+        if len(due) > 1 and len(due[0].data) >= ALONE_BYTES and due[0].ticks[-1] < due[1].ticks[0]:
+            # By itself: others may be told the same batch, and joined to another it would be a copy.
+            upto, due, self._held = int(due[0].ticks[-1]), due[:1], due[1:] + self._held
         self.position = upto
         self._pass(upto)
         if not due:
@@ -398,6 +397,10 @@ class Catchup:
                 yield batch.slice(0, at)
                 later.append(batch.slice(at, batch.count))
         self._held = later
+
+
+def _first_tick(batch: EventBatch) -> int:
+    return int(batch.ticks[0])
 
 
 def _ranges(ticks: Ticks, part: int | None = None) -> list[Range]:
