@@ -7,6 +7,7 @@ ones of the block before it. Nothing is guessed and nothing is deleted.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -91,7 +92,7 @@ class BlockLog:
             if head is not None and head.head is not None:
                 found.append(self._found(start, last, said))
                 last = start - 1
-            said = head.head.before if head and head.head else None
+            said = _shared(head.head.before if head and head.head else None, said)
             probe = start - 1
         return found[::-1]
 
@@ -123,6 +124,16 @@ class BlockLog:
             raise UnknownFormatError(
                 f"{error}; start the version that wrote it", path=self._stream
             ) from error
+
+
+def _shared(summary: Summary | None, later: Summary | None) -> Summary | None:
+    """Returns the summary, with the array of the block after it if both have the same groups present.
+
+    A long history has ten thousand blocks and more, and most of them have the same subscribers.
+    """
+    if summary is None or later is None or not np.array_equal(summary.present, later.present):
+        return summary
+    return replace(summary, present=later.present)
 
 
 def _lengths(records: list[PfsRecord]) -> Ids | None:

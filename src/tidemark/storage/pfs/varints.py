@@ -49,9 +49,11 @@ def unpack(data: Buffer) -> Numbers:
     sizes = ends - starts
     if sizes.max() > _BYTES_MAX:
         raise DecodeError("a number has more than 64 bits")
-    places = np.arange(len(octets)) - starts.repeat(sizes)
-    bits = (octets & np.uint8(_MORE - 1)).astype(np.uint64) << (7 * places).astype(np.uint64)
-    numbers: Numbers = np.add.reduceat(bits, starts)
+    bits = octets & np.uint8(_MORE - 1)
+    numbers = bits[starts].astype(np.uint64)
+    for place in range(1, int(sizes.max())):  # most numbers have one byte
+        rows = np.flatnonzero(sizes > place)
+        numbers[rows] |= bits[starts[rows] + place].astype(np.uint64) << np.uint64(7 * place)
     return numbers
 
 
