@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.broker.desk import batch
-from tidemark.broker.outgoing import HISTORY_SHARE, ITEM_BYTES, PARTS_MAX, HistoryQueue, is_history
+from tidemark.broker.outgoing import (
+    HISTORY_SHARE,
+    ITEM_BYTES,
+    LEAVING_MAX,
+    PARTS_MAX,
+    HistoryQueue,
+    is_history,
+)
 from tidemark.wire.frames import Fetched, Knowledge, Nack
 
 
@@ -63,7 +70,7 @@ def test_a_newer_answer_takes_the_place_of_those_that_account_for_less() -> None
     made.put(answer(10, 30, version=2), "newer", 70)
     assert made.bytes == 4 * 100 - 100 + 70
     assert made.rest(answer(10, 30, version=2)) == []
-    assert made.rest(answer(12, 18)) == [answer(12, 18)], "nothing of the older one waits any more"
+    assert made.rest(answer(12, 18)) == [], "the newer one accounts for all that the older one does"
     taken = [made.take() for _ in range(4)]
     assert taken == ["frame 0", "newer", "frame 2", "frame 4"]
     assert not made
@@ -102,16 +109,49 @@ def test_a_neighbour_that_leaves_and_comes_back_leaves_nothing_behind() -> None:
 def test_what_has_left_can_be_asked_for_again() -> None:
     made = queue(answer(10, 20), answer(20, 30), Fetched(7, "p", 1, 2, 0))
     assert [made.take() for _ in range(2)] == ["frame 0", "frame 1"]
+    made.left()
     assert made.rest(answer(10, 20)) == [answer(10, 20)]
     assert made.rest(Fetched(7, "p", 1, 2, 0)) == []
     assert made.take() == "frame 2"
     assert (made.bytes, bool(made)) == (0, False)
+    made.left()
     assert made.rest(Fetched(7, "p", 1, 2, 0)) == [Fetched(7, "p", 1, 2, 0)]
+
+
+def test_an_answer_that_is_being_sent_is_not_queued_again() -> None:
+    made = queue(answer(10, 20), Fetched(7, "p", 1, 2, 0), answer(20, 30), answer(35, 40))
+    assert [made.take() for _ in range(3)] == ["frame 0", "frame 1", "frame 2"]
+    assert made.rest(answer(12, 28)) == []
+    assert made.rest(answer(5, 50)) == [answer(5, 10), answer(30, 35), answer(40, 50)]
+    assert made.rest(Fetched(7, "p", 1, 2, 0)) == []
+    for other in (
+        Fetched(8, "p", 1, 2, 0),
+        answer(10, 20, version=2),  # an answer that accounts for more
+        answer(15, 15),  # it tells what is lost
+        replace(answer(10, 20), pubend="q"),
+    ):
+        assert made.rest(other) == [other]
+
+
+def test_an_answer_is_cut_into_few_parts_whatever_waits_and_is_being_sent() -> None:
+    frames = [answer(at, at + 2, version=at % 3 + 1) for at in range(0, 600, 6)]
+    made = queue(*frames)
+    for _ in range(50):
+        made.take()
+    assert len(made.rest(answer(0, 1_000))) == PARTS_MAX
+
+
+def test_what_is_remembered_of_answers_that_are_being_sent_is_bounded() -> None:
+    made = queue(*(answer(at, at + 1) for at in range(1_000)))
+    for _ in range(1_000):
+        made.take()
+    assert made.rest(answer(0, 1_000)) == [answer(0, 1_000 - LEAVING_MAX)]
 
 
 def test_answers_that_overlap_leave_one_after_the_other() -> None:
     made = queue(answer(0, 10), answer(5, 15))
     made.take()
+    made.left()
     assert made.rest(answer(5, 10)) == [answer(5, 10)]
     made.put(answer(5, 10), "again", 100)
     assert [made.take() for _ in range(2)] == ["frame 1", "again"]

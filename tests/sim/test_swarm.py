@@ -35,6 +35,7 @@ SEEDS = {
 
 #: (profile, seed) that found a bug once -> what it was.
 REGRESSIONS: dict[tuple[str, int], str] = {
+    ("thin", 12_000_583): "an answer that was being sent over a thin link was sent again",
     ("thin", 12_000_689): "who had been followed meanwhile was told that what lacked its events was complete",
     ("access", 10_000_323): "a live subscriber was told a gap for what the archive had",
     (

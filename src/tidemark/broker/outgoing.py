@@ -6,15 +6,18 @@ frames go first, and history has HISTORY_SHARE of a link that live frames would 
 keep their order. History may therefore arrive after live frames that were sent later, which the protocol
 allows of all knowledge (docs/architecture.md#what-may-overtake-what).
 
-A neighbour may ask again for what waits here to be sent to it: nothing of an answer waits twice. If its
-interest has changed meanwhile, the newer answer takes the place of the one that waits. And if it leaves a
-stream, what it has asked for of that stream is not sent any more.
+A neighbour may ask again for what waits here to be sent to it, or is being sent: nothing of an answer is sent
+twice because a line is thin. If the neighbour's interest has changed meanwhile, the newer answer takes the
+place of the one that waits. And if it leaves a stream, what it has asked for of that stream is not sent any
+more.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Generic, TypeVar
 
 from tidemark.broker.streams.window import rows_within
@@ -48,6 +51,8 @@ QUESTIONS = frozenset((AckExpected, Fetch, Hello, Interest, Nack))
 HISTORY_SHARE = 8
 #: An answer of which something waits already is cut into so many parts at the most, however often it does.
 PARTS_MAX = 16
+#: Of answers that are being sent so many are remembered, the newest: a thin line takes few at a time.
+LEAVING_MAX = 16
 #: What an item takes in memory besides its own bytes, about: many small answers take more than they say.
 ITEM_BYTES = 512
 
@@ -89,7 +94,7 @@ def events_in(frame: Frame) -> int:
 class HistoryQueue(Generic[Item]):
     """History that waits for live frames, in order; the owner sends live frames itself, and reports them."""
 
-    __slots__ = ("_fetched", "_items", "_live_bytes", "_next", "_of_pubend", "_ranges", "bytes")
+    __slots__ = ("_fetched", "_items", "_leaving", "_live_bytes", "_next", "_of_pubend", "_ranges", "bytes")
 
     def __init__(self) -> None:
         #: number, ascending -> what waits: the frame, the form in which the owner sends it, and its bytes
@@ -104,6 +109,8 @@ class HistoryQueue(Generic[Item]):
         #: pubend -> version -> the ranges of the knowledge that waits; the tickets of the Fetched that wait
         self._ranges: dict[str, dict[int, RangeSet]] = {}
         self._fetched: set[int] = set()
+        #: what was taken and is still being sent
+        self._leaving: deque[Knowledge | Fetched] = deque(maxlen=LEAVING_MAX)
 
     @property
     def held_bytes(self) -> int:
@@ -111,15 +118,36 @@ class HistoryQueue(Generic[Item]):
         return self.bytes + ITEM_BYTES * len(self._items)
 
     def rest(self, frame: Frame) -> list[Knowledge | Fetched]:
-        """Return what of an answer does not wait already: all, none, or parts, of which there are few."""
+        """Return what of an answer neither waits nor is being sent: all, none, or a few parts."""
         if isinstance(frame, Fetched):
-            return [] if frame.ticket in self._fetched else [frame]
+            is_leaving = any(type(each) is Fetched and each.ticket == frame.ticket for each in self._leaving)
+            return [] if is_leaving or frame.ticket in self._fetched else [frame]
         assert isinstance(frame, Knowledge)
-        ranges = self._ranges.get(frame.pubend, {}).get(frame.version)
-        if ranges is None or frame.base == frame.upto:
+        if frame.base == frame.upto:
             return [frame]
-        gaps = ranges.few_gaps(frame.base, frame.upto, PARTS_MAX)
-        return [frame] if gaps == [(frame.base, frame.upto)] else [_part(frame, *gap) for gap in gaps]
+        whole = (frame.base, frame.upto)
+        gaps = [whole]
+        for ranges in self._as_complete(frame):
+            gaps = [rest for gap in gaps for rest in ranges.few_gaps(*gap, PARTS_MAX)]
+            if len(gaps) > PARTS_MAX:
+                gaps[PARTS_MAX - 1 :] = [(gaps[PARTS_MAX - 1][0], gaps[-1][1])]
+        return [frame] if gaps == [whole] else [_part(frame, *gap) for gap in gaps]
+
+    def _as_complete(self, frame: Knowledge) -> Iterator[RangeSet]:
+        """Yield the ticks of answers that wait or are being sent and are complete for as much as `frame` is.
+
+        Those are the ones with its version of the interest or with a newer one.
+        """
+        of_version = self._ranges.get(frame.pubend, {})
+        newer = (ranges for version, ranges in of_version.items() if version >= frame.version)
+        yield from islice(newer, PARTS_MAX)
+        leaving = [
+            (each.base, each.upto)
+            for each in self._leaving
+            if isinstance(each, Knowledge) and each.pubend == frame.pubend and each.version >= frame.version
+        ]
+        if leaving:
+            yield RangeSet(leaving)
 
     def put(self, frame: Knowledge | Fetched, item: Item, size: int) -> None:
         """Let an item of `size` bytes wait: `frame`, in whatever form the owner sends it."""
@@ -183,8 +211,9 @@ class HistoryQueue(Generic[Item]):
         return self._live_bytes >= (HISTORY_SHARE - 1) * size
 
     def take(self) -> Item:
-        """Remove and return the next item."""
+        """Remove and return the next item, which is being sent from now on, until `left` is called."""
         number, (frame, item, size) = self._items.popitem(last=False)
+        self._leaving.append(frame)
         self.bytes -= size
         self._live_bytes = max(0, self._live_bytes - (HISTORY_SHARE - 1) * size) if self._items else 0
         numbers = self._of_pubend[frame.pubend]
@@ -197,10 +226,14 @@ class HistoryQueue(Generic[Item]):
             self._withdraw(frame)
         return item
 
+    def left(self) -> None:
+        """All that was taken has been sent: who asks for it again has lost it."""
+        self._leaving.clear()
+
     def drop(self, pubend: str) -> None:
         """Remove all that tells of a pubend: the neighbour takes it from another broker by now.
 
-        This costs as much as was queued, and a look-up if nothing was.
+        This costs as much as was queued, and next to nothing if nothing was.
         """
         for number in self._of_pubend.get(pubend, ()):
             frame, _, size = self._items.pop(number)
@@ -208,9 +241,12 @@ class HistoryQueue(Generic[Item]):
             if isinstance(frame, Fetched):
                 self._fetched.discard(frame.ticket)
         self._forget(pubend)
+        others = (each for each in self._leaving if each.pubend != pubend)
+        self._leaving = deque(others, maxlen=LEAVING_MAX)
         self._live_bytes = self._live_bytes if self._items else 0
 
     def _forget(self, pubend: str) -> None:
+        """Nothing that tells of a pubend waits."""
         self._of_pubend.pop(pubend, None)
         self._ranges.pop(pubend, None)
 

@@ -448,6 +448,8 @@ class Connection(TurnTaking):
 
     def _send_history(self, frame: Frame) -> None:
         """Let what of `frame` does not wait already wait for the next flush, unless too much does."""
+        if self._transport is not None and not self._transport.get_write_buffer_size():
+            self._history.left()
         for part in self._history.rest(frame):
             if self._history.held_bytes > min(HISTORY_BYTES_MAX, self._server.queue_bytes_max(self)):
                 self._server.dropped += 1

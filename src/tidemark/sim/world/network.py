@@ -190,6 +190,7 @@ class Network:
         def left() -> None:
             if self._directions.get((sender, receiver)) is direction:
                 self.carried[sender, receiver] = self.carried.get((sender, receiver), 0) + size
+                direction.history.left()
                 self._carry(sender, receiver, frame)
                 self._send_next(sender, receiver, direction, rate)
 
