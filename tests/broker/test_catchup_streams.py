@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 
-from tests.broker.desk import MORNING, SCHEMA, Desk, batch, sent, told
+from tests.broker.desk import MORNING, SCHEMA, SECOND, Desk, batch, sent, told
 from tidemark.broker.config import Recovered
 from tidemark.broker.effects import Effect, LinkDown, LinkUp, ReadLog, ReadPfs, RefuseClient, Stimulus
 from tidemark.broker.hosting.host import HostPolicy
@@ -453,3 +454,22 @@ def test_a_claim_that_comes_while_a_subscription_is_being_made_leaves_nobody_wai
     frames = told(at.finish(effects), 1)
     assert frames[0] == Subscribed("s", token, token)
     assert at.broker.counters["claims"] == 1
+
+
+@pytest.mark.parametrize("stamp", [MORNING - SECOND, MORNING + SECOND])
+def test_of_a_subscription_being_made_and_a_claim_the_later_subscriber_wins(stamp: int) -> None:
+    at = relay()
+    first(at, MORNING, MORNING + 10)
+    token = CheckpointToken({"p": MORNING})
+    effects = at.say(1, Subscribe("s", "t", "", True, 10_000, token, stamp))  # not on disk yet
+    at.hear("u", Claim("s", MORNING, "elsewhere", False))
+    answer, *more = told(at.finish(effects), 1)
+    if stamp > MORNING:
+        assert answer == Subscribed("s", token, token)
+        assert at.broker.counters["claims"] == 1
+        return
+    assert isinstance(answer, Refused)
+    assert (answer.name, answer.code, more) == ("s", "taken", [])
+    assert at.broker.counters["claims"] == 0, "a claim above the later one would end that one's connection"
+    at.hear("u", Claim("s", MORNING, "elsewhere", True))
+    assert at.broker.counters["moves"] == 1

@@ -344,6 +344,14 @@ def test_a_late_claim_waits_for_an_answer_until_the_subscription_here_is_on_disk
     assert at.said() == [("r", Claim("s", 4, "old", True))]
 
 
+def test_a_broker_where_a_subscription_is_not_on_disk_yet_tells_all_of_a_later_claim() -> None:
+    at = Place("new")
+    at.has(epoch=7).is_kept = False
+    at.handover.heard("r", Claim("s", 9, "other", False, "new"))
+    # Whoever had it before was not told of any claim, and may be anywhere.
+    assert at.said() == [(peer, Claim("s", 9, "other", False)) for peer in "lr"]
+
+
 def test_a_hold_that_is_in_force_settles_the_claim_at_once() -> None:
     at = Place("new")
     at.hold = lambda _subscription, done: done()  # type: ignore[method-assign,assignment]

@@ -108,14 +108,14 @@ def test_a_neighbour_that_leaves_and_comes_back_leaves_nothing_behind() -> None:
 
 def test_what_has_left_can_be_asked_for_again() -> None:
     made = queue(answer(10, 20), answer(20, 30), Fetched(7, "p", 1, 2, 0))
-    assert [made.take() for _ in range(2)] == ["frame 0", "frame 1"]
-    made.left()
-    assert made.rest(answer(10, 20)) == [answer(10, 20)]
+    assert [made.take(before) for before in (1_000, 1_100)] == ["frame 0", "frame 1"]
+    assert made.rest(answer(10, 30), 1_099) == []
+    assert made.rest(answer(10, 30), 1_100) == [answer(10, 20)]
+    assert made.rest(answer(20, 30), 1_200) == [answer(20, 30)]
     assert made.rest(Fetched(7, "p", 1, 2, 0)) == []
-    assert made.take() == "frame 2"
+    assert made.take(1_200) == "frame 2"
     assert (made.bytes, bool(made)) == (0, False)
-    made.left()
-    assert made.rest(Fetched(7, "p", 1, 2, 0)) == [Fetched(7, "p", 1, 2, 0)]
+    assert made.rest(Fetched(7, "p", 1, 2, 0), 1_300) == [Fetched(7, "p", 1, 2, 0)]
 
 
 def test_an_answer_that_is_being_sent_is_not_queued_again() -> None:
@@ -151,8 +151,7 @@ def test_what_is_remembered_of_answers_that_are_being_sent_is_bounded() -> None:
 def test_answers_that_overlap_leave_one_after_the_other() -> None:
     made = queue(answer(0, 10), answer(5, 15))
     made.take()
-    made.left()
-    assert made.rest(answer(5, 10)) == [answer(5, 10)]
+    assert made.rest(answer(5, 10), 100) == [answer(5, 10)]
     made.put(answer(5, 10), "again", 100)
     assert [made.take() for _ in range(2)] == ["frame 1", "again"]
 

@@ -35,6 +35,11 @@ SEEDS = {
 
 #: (profile, seed) that found a bug once -> what it was.
 REGRESSIONS: dict[tuple[str, int], str] = {
+    ("swarm", 298): "what was let go before expired events made the damage behind them silence",
+    (
+        "narrow",
+        14_000_201,
+    ): "who came earlier and whose subscription was not on disk yet was claimed above who came later",
     ("thin", 12_000_583): "an answer that was being sent over a thin link was sent again",
     ("thin", 12_000_689): "who had been followed meanwhile was told that what lacked its events was complete",
     ("access", 10_000_323): "a live subscriber was told a gap for what the archive had",

@@ -109,18 +109,25 @@ class HistoryQueue(Generic[Item]):
         #: pubend -> version -> the ranges of the knowledge that waits; the tickets of the Fetched that wait
         self._ranges: dict[str, dict[int, RangeSet]] = {}
         self._fetched: set[int] = set()
-        #: what was taken and is still being sent
-        self._leaving: deque[Knowledge | Fetched] = deque(maxlen=LEAVING_MAX)
+        #: what was taken and may still be being sent, and how many bytes are gone when it has been sent
+        self._leaving: deque[tuple[Knowledge | Fetched, int]] = deque(maxlen=LEAVING_MAX)
 
     @property
     def held_bytes(self) -> int:
         """About how much memory all items take."""
         return self.bytes + ITEM_BYTES * len(self._items)
 
-    def rest(self, frame: Frame) -> list[Knowledge | Fetched]:
-        """Return what of an answer neither waits nor is being sent: all, none, or a few parts."""
+    def rest(self, frame: Frame, gone: int = 0) -> list[Knowledge | Fetched]:
+        """Return what of an answer neither waits nor is being sent: all, none, or a few parts.
+
+        `gone` is how many bytes of the link, live frames included, have been sent so far.
+        """
+        while self._leaving and self._leaving[0][1] <= gone:
+            self._leaving.popleft()
         if isinstance(frame, Fetched):
-            is_leaving = any(type(each) is Fetched and each.ticket == frame.ticket for each in self._leaving)
+            is_leaving = any(
+                type(each) is Fetched and each.ticket == frame.ticket for each, _ in self._leaving
+            )
             return [] if is_leaving or frame.ticket in self._fetched else [frame]
         assert isinstance(frame, Knowledge)
         if frame.base == frame.upto:
@@ -143,7 +150,7 @@ class HistoryQueue(Generic[Item]):
         yield from islice(newer, PARTS_MAX)
         leaving = [
             (each.base, each.upto)
-            for each in self._leaving
+            for each, _ in self._leaving
             if isinstance(each, Knowledge) and each.pubend == frame.pubend and each.version >= frame.version
         ]
         if leaving:
@@ -210,10 +217,10 @@ class HistoryQueue(Generic[Item]):
         _, _, size = next(iter(self._items.values()))
         return self._live_bytes >= (HISTORY_SHARE - 1) * size
 
-    def take(self) -> Item:
-        """Remove and return the next item, which is being sent from now on, until `left` is called."""
+    def take(self, before: int = 0) -> Item:
+        """Remove and return the next item, which is being sent once so many bytes `before` it are gone."""
         number, (frame, item, size) = self._items.popitem(last=False)
-        self._leaving.append(frame)
+        self._leaving.append((frame, before + size))
         self.bytes -= size
         self._live_bytes = max(0, self._live_bytes - (HISTORY_SHARE - 1) * size) if self._items else 0
         numbers = self._of_pubend[frame.pubend]
@@ -226,10 +233,6 @@ class HistoryQueue(Generic[Item]):
             self._withdraw(frame)
         return item
 
-    def left(self) -> None:
-        """All that was taken has been sent: who asks for it again has lost it."""
-        self._leaving.clear()
-
     def drop(self, pubend: str) -> None:
         """Remove all that tells of a pubend: the neighbour takes it from another broker by now.
 
@@ -241,7 +244,7 @@ class HistoryQueue(Generic[Item]):
             if isinstance(frame, Fetched):
                 self._fetched.discard(frame.ticket)
         self._forget(pubend)
-        others = (each for each in self._leaving if each.pubend != pubend)
+        others = (each for each in self._leaving if each[0].pubend != pubend)
         self._leaving = deque(others, maxlen=LEAVING_MAX)
         self._live_bytes = self._live_bytes if self._items else 0
 

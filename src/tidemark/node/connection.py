@@ -425,12 +425,12 @@ class Connection(TurnTaking):
             return
         if self.expected is not None and type(frame) is Hello:
             return  # the side that calls has sent its Hello first
+        queued = self._transport.get_write_buffer_size()
         if self.peer is not None and is_history(frame):
-            self._send_history(frame)
+            self._send_history(frame, queued)
             return
         if type(frame) in _NOTED:
             self._note(cast(Refused | Subscribed, frame))
-        queued = self._transport.get_write_buffer_size()
         if queued and queued > self._server.queue_bytes_max(self):
             kept = self._kept(frame, queued)
             if kept is None:
@@ -446,11 +446,9 @@ class Connection(TurnTaking):
         if len(self._said) > PIECES_MAX:
             self.flush()
 
-    def _send_history(self, frame: Frame) -> None:
+    def _send_history(self, frame: Frame, queued: int) -> None:
         """Let what of `frame` does not wait already wait for the next flush, unless too much does."""
-        if self._transport is not None and not self._transport.get_write_buffer_size():
-            self._history.left()
-        for part in self._history.rest(frame):
+        for part in self._history.rest(frame, self.said_bytes - queued):
             if self._history.held_bytes > min(HISTORY_BYTES_MAX, self._server.queue_bytes_max(self)):
                 self._server.dropped += 1
                 return None
@@ -472,7 +470,7 @@ class Connection(TurnTaking):
         while self._history and (not self._is_full or self._history.is_owed):
             if self._transport is None or self._transport.is_closing():
                 return
-            pieces, events = self._history.take()
+            pieces, events = self._history.take(self.said_bytes)
             write_pieces(self._transport, pieces)
             self._server.link_traffic.sent(self.peer or "", pieces)
             self.said_bytes += size_of(pieces)

@@ -136,6 +136,29 @@ def test_nothing_expires_beyond_a_damaged_record_which_is_lost() -> None:
     assert ticks(log) == [30]
 
 
+def test_what_is_lost_on_purpose_before_expired_events_does_not_make_damage_behind_them_silence() -> None:
+    disk, volume, log = log_of([(10, 1)], [(20, 1)], [(30, 0)])
+    volume.close()
+    name = next(name for name in disk.list() if name.endswith(".segment"))
+    disk.rot(name, bytes(disk.platter(name)).index(b"20      "), 1)
+    volume = open_volume(disk, SEGMENT)
+    log = EventLog(volume, "p1", now=0)
+    assert log.expire(99 * MS, TICK_MAX) == Expired(10, None)
+    volume.sync()
+    for upto in (5, 10, 15):
+        log.lose(upto)
+        log.free()
+        volume.sync()
+        volume.close()
+        volume = open_volume(disk, SEGMENT)
+        log = EventLog(volume, "p1", now=0)
+        assert log.state.damage == ((max(10, upto), 29),)
+        assert ticks(log) == [30]
+    log.lose(29)
+    log.free()
+    assert log.state.damage == ()
+
+
 def test_the_move_of_a_publisher_behind_a_damaged_record_does_not_make_it_silence() -> None:
     disk, volume, log = log_of([(10, 1)], [(20, 1)])
     log.move("somebody", LastPublished(0, 20), PublisherMove(1, "elsewhere"))

@@ -10,10 +10,10 @@ back. So at every moment at least one broker holds, and in the end only one.
 A subscriber names the broker that it asked before. The claim then goes to that broker alone, which answers
 when it has let go. If it does not have the subscription and does not know who has, it tells all brokers of
 the claim; and so does the claiming broker itself if no answer comes, and a broker that is to let go of a
-subscription before its own claim of it was answered or settled. A claim that all brokers have been told of
-needs no answer: each of them remembers it for neighbours that were away. A later claim for one broker takes
-its place in that memory: a neighbour that comes back may still have the subscription from before the earlier
-one.
+subscription before its own claim of it was made, and answered or settled. A claim that all brokers have been
+told of needs no answer: each of them remembers it for neighbours that were away. A later claim for one broker
+takes its place in that memory: a neighbour that comes back may still have the subscription from before the
+earlier one.
 
 Of two claims the one of the higher epoch counts, and a neighbour that tells of a lower one is told the higher
 one: that of a subscription here when it is on disk, and as settled when it is held. A claim says whose the
@@ -112,6 +112,11 @@ class Handover:
         known = self._claims.get((name, digest_of(owner)))
         return max(wall, _after(known.epoch) if known is not None else 1)
 
+    def is_latest(self, name: str, came: int, owner: str = "") -> bool:
+        """Return whether a subscriber that came at `came` came after the newest claim heard of was made."""
+        known = self._claims.get((name, digest_of(owner)))
+        return known is None or came > known.epoch
+
     def known_epoch(self, claim: Claim) -> int:
         """Return the highest epoch that this broker knows of what is claimed; 0 if it knows none."""
         known, mine = self._claims.get(_key(claim)), self._mine(claim)
@@ -206,8 +211,9 @@ class Handover:
         elif mine is None and known is not None and known.broker not in (NOBODY, self._me, claim.broker):
             self._tell(replace(claim, to=known.broker))  # the one that had it from here, which will answer
             return
-        elif mine is None or not is_answered or self._is_for_all(claim):
-            self._spread(replace(claim, to=""))  # somebody else has it, or may still have it
+        elif mine is None or not mine.is_kept or not is_answered or self._is_for_all(claim):
+            # Somebody else has it, or may still have it: what is not on disk here yet was not claimed.
+            self._spread(replace(claim, to=""))
         else:
             self._remember(claim)
         if mine is not None and claim.broker != self._me:

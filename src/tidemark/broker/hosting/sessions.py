@@ -145,8 +145,13 @@ class Sessions:
         subscription.is_kept = True
         is_there = subscription.id in self._by_client.get(client, ())
         if subscription.moved_to is not None and is_there:
-            # Another broker had claimed the subscription before, which was not known here: this one is later.
-            self.subscribe(client, frame)
+            came = self._came(frame)
+            if not frame.stamp or self.handover.is_latest(frame.name, came, subscription.owner):
+                # Another broker had claimed the subscription before, which was not known here.
+                self.subscribe(client, frame)
+            else:
+                self._by_client[client].discard(subscription.id)
+                self._tell_moved(client, subscription, subscription.moved_to)
             return
         if self._by_name.get(frame.name) is not subscription:
             return
@@ -405,11 +410,15 @@ class Sessions:
     def fence(self, subscription: HostedSubscription, broker: str) -> None:
         """End the subscription's connection here, if it has one: the subscriber is at another broker now."""
         if subscription.client is not None:
-            where = f"at the broker {broker!r}" if broker else "elsewhere, and has ended there"
-            reason = f"{subscription.name!r} has connected {where}, which ends this connection's part"
-            self._refuse(subscription.client, subscription.name, "taken", reason)
+            self._tell_moved(subscription.client, subscription, broker)
             self._by_client[subscription.client].discard(subscription.id)
             self._host.disconnect(subscription)
+
+    def _tell_moved(self, client: int, subscription: HostedSubscription, broker: str) -> None:
+        """Tell a connection that the subscriber has come to another broker since."""
+        where = f"at the broker {broker!r}" if broker else "elsewhere, and has ended there"
+        reason = f"{subscription.name!r} has connected {where}, which ends this connection's part"
+        self._refuse(client, subscription.name, "taken", reason)
 
     def _of(self, client: int, name: str) -> HostedSubscription | None:
         subscription = self._by_name.get(name)

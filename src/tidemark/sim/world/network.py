@@ -68,11 +68,13 @@ class _Direction:
     live_bytes: int = 0
     history: HistoryQueue[tuple[PeerFrame, int]] = field(default_factory=HistoryQueue)
     is_busy: bool = False
+    #: bytes that have been sent
+    gone: int = 0
 
     def put(self, frame: PeerFrame, size: int, bytes_max: int) -> bool:
         """Let `frame` wait; returns False if it is dropped instead, because too much waits."""
         if is_history(frame):
-            for part in self.history.rest(frame):
+            for part in self.history.rest(frame, self.gone):
                 if self.history.held_bytes > bytes_max:
                     return False
                 size = size if part is frame else size_of(encode(part))
@@ -94,7 +96,7 @@ class _Direction:
             self.live_bytes -= size
             self.history.passed(size)
             return frame, size
-        return self.history.take() if self.history else None
+        return self.history.take(self.gone) if self.history else None
 
 
 class Network:
@@ -190,7 +192,7 @@ class Network:
         def left() -> None:
             if self._directions.get((sender, receiver)) is direction:
                 self.carried[sender, receiver] = self.carried.get((sender, receiver), 0) + size
-                direction.history.left()
+                direction.gone += size
                 self._carry(sender, receiver, frame)
                 self._send_next(sender, receiver, direction, rate)
 

@@ -283,9 +283,11 @@ class EventLog:
         """Returns the index of the last record whose ticks, with those of damage, are all up to this one."""
         last = self._volume.after_mark(self._events, upto) - 1
         self._look_for_damage()
-        if any(base <= upto < end for base, end in self._damage):
+        if any(upto < end for _, end in self._damage):
+            # Where everything before a damaged record was let go, its ticks begin far beyond this one.
             holes = self._volume.holes(self._events)
-            last = min(first - 1 for first, end in holes if self._lost_ticks(first, end)[1] > upto)
+            kept = (first - 1 for first, end in holes if self._lost_ticks(first, end)[1] > upto)
+            last = min(last, next(kept, last))
         return last
 
     def _indexes(self, base: Tick, upto: Tick) -> tuple[int, int]:
