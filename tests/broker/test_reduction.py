@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.broker.streams.reduction import LINES_MAX, Reduction
+from tidemark.lab.bench.steps.counting import CallCounter
 from tidemark.matching.selectors.evaluate import evaluate
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern
@@ -107,3 +110,53 @@ def test_what_was_wanted_once_is_let_go_of_in_the_end() -> None:
 
 def test_a_selector_that_cannot_be_read_wants_the_whole_topic() -> None:
     assert Reduction().of([TopicSelector("a", "n REGEXP 'x'")]) == (TopicSelector("a", "TRUE"),)
+
+
+def ranges(n: int) -> TopicSelector:
+    return TopicSelector("t", f"n > {n} AND n < {n + 5} OR n = {-n}")
+
+
+def of_many_conditions(n: int) -> TopicSelector:
+    return TopicSelector("t", " OR ".join(f"n = {100 * n + k}" for k in range(45)))
+
+
+def of_much_to_multiply(n: int) -> TopicSelector:
+    return TopicSelector("t", " AND ".join(f"(n <> {7 * n + k} OR m > {n + k})" for k in range(20)))
+
+
+def of_many_topics(n: int) -> TopicSelector:
+    return TopicSelector(f"t{n % 10}.u{n}", "n = 1")
+
+
+@pytest.mark.parametrize("line", [ranges, of_many_conditions, of_much_to_multiply, of_many_topics])
+def test_a_change_takes_no_more_steps_however_much_is_wanted(line: Callable[[int], TopicSelector]) -> None:
+    def steps(begin: int, end: int) -> int:
+        """The calls that it takes to want one line after the other, up to a thousand lines at the most."""
+        counter = CallCounter()
+
+        def run() -> int:
+            for n in range(begin, end):
+                wanted.add(lines[n])
+                assert len(reduction.of(wanted)) <= LINES_MAX
+            return end - begin
+
+        counts = counter.counts(counter.run(run), 1)
+        return counts.python_calls + counts.c_calls
+
+    reduction, wanted = Reduction(), set[TopicSelector]()
+    lines = [line(n) for n in range(500)]
+    wanted.update(lines[:30])
+    few, more, many = steps(30, 32), steps(32, 260), steps(260, 500)
+    # All of a few lines are compared with each other. What one of many takes is in its own text.
+    assert few / 2 < 150_000
+    assert max(more, many) / 230 < 12_000
+    assert many < 3 * more
+
+
+def test_where_there_are_too_many_lines_the_topics_with_the_most_are_told_as_a_whole() -> None:
+    few = {TopicSelector("few", f"n = {n}") for n in range(5)}
+    many = {TopicSelector("many", f"n = {n}") for n in range(LINES_MAX)}
+    assert Reduction().of(few | many) == (
+        *sorted(few, key=lambda line: line.selector),
+        TopicSelector("many", "TRUE"),
+    )

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.matching.selector_strategies import FIELDS, SimpleFields, clauses_match, events, matches, trees
+from tidemark.lab.bench.steps.counting import CallCounter
 from tidemark.matching.forms.clauses import CLAUSES_MAX, EVERYTHING, Absent, Clause, Interval, OneOf, Present
 from tidemark.matching.forms.normal import normalise
 from tidemark.matching.selectors.parser import parse
@@ -236,3 +237,16 @@ def test_microseconds_survive_far_from_the_epoch() -> None:
     late = datetime(9999, 12, 31, 23, 59, 59, 999_998, tzinfo=UTC)
     exact = (late - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     assert only("t = TIMESTAMP '9999-12-31 23:59:59.999998'") == one_of(exact)
+
+
+def test_what_has_no_normal_form_is_given_up_soon() -> None:
+    for count in (10, 15, 20):
+        tree = parse(" AND ".join(f"(s LIKE '%{n}%' OR i <> {n})" for n in range(count)))
+
+        def run(tree: Node = tree) -> int:
+            assert normalise(tree, FIELDS) is None
+            return 1
+
+        counter = CallCounter()
+        counts = counter.counts(counter.run(run), 1)
+        assert counts.python_calls + counts.c_calls < 200_000

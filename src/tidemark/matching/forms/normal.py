@@ -23,6 +23,8 @@ from tidemark.message.types import TIMESTAMP, Path
 
 #: Clauses between two steps. It is more than CLAUSES_MAX because a later step may shrink the set again.
 _WORK_CLAUSES_MAX = 2 * CLAUSES_MAX
+#: Residuals of all clauses between two steps: each is compared with those of the other clauses.
+_WORK_RESIDUALS_MAX = 128
 
 
 def normalise(tree: Node, fields: FieldTypes) -> tuple[Clause, ...] | None:
@@ -72,7 +74,11 @@ def _product(left: Sequence[Clause], right: Sequence[Clause]) -> list[Clause] | 
                 met[both] = None
         if len(met) > _WORK_CLAUSES_MAX:
             return None
-    return _shrunk(met)
+    return None if _is_too_much(met) else _shrunk(met)
+
+
+def _is_too_much(clauses: Iterable[Clause]) -> bool:
+    return sum(len(each.residuals) for each in clauses) > _WORK_RESIDUALS_MAX
 
 
 def _any(parts: Iterable[list[Clause] | None]) -> list[Clause] | None:
@@ -85,7 +91,7 @@ def _any(parts: Iterable[list[Clause] | None]) -> list[Clause] | None:
             together = _shrunk(together)
         if len(together) > _WORK_CLAUSES_MAX:
             return None
-    return _shrunk(together)
+    return None if _is_too_much(together) else _shrunk(together)
 
 
 def _shrunk(clauses: Iterable[Clause]) -> list[Clause]:
