@@ -83,7 +83,7 @@ def test_knowledge_agrees_with_one_letter_per_tick(
     inside = [base < tick <= upto for tick in range(FIRST, LAST + 1)]
     unknown = [state == "Q" and within for state, within in zip(letters, inside, strict=True)]
     assert actual.unknown(base, upto) == runs(unknown)
-    assert actual.data_in(base, upto).tolist() == [
+    assert actual.data.within(base, upto).tolist() == [
         tick for tick in range(base + 1, upto + 1) if letters[tick - 1] == "D"
     ]
     behind = base + next((count for count, state in enumerate([*letters[base:], "Q"]) if state == "Q"))

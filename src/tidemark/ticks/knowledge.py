@@ -86,10 +86,6 @@ class Knowledge:
         """The parts of `(base, upto]` that are Q, in order."""
         return self.known.gaps(max(base, self.lost), max(upto, self.lost))
 
-    def data_in(self, base: Tick, upto: Tick) -> Ticks:
-        """The D ticks in `(base, upto]`."""
-        return self.data.within(base, upto)
-
     def state(self, tick: Tick) -> State:
         """The letter of what is known of one tick."""
         if tick <= self.lost:
