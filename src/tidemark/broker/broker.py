@@ -105,7 +105,7 @@ from tidemark.wire.peer_layouts import singly
 
 
 class Broker:
-    """One broker. State changes only in `handle`, or in `hear` and `settle`, which are its two halves."""
+    """One broker. State changes only in `handle`, or in its parts `hear`, `append`, `settle`, `deliver`."""
 
     def __init__(self, config: BrokerConfig, registry: Registry, recovered: Recovered) -> None:
         self.config = config
@@ -176,7 +176,7 @@ class Broker:
         return self._access
 
     def publish_wait(self, client: int, now: int) -> int:
-        """Return for how many microseconds a client has to wait before it may publish; 0 if it may now."""
+        """Return the microseconds until a client may publish; 0 is now. A new user gets an allowance."""
         return self._access.quotas.wait(client, now)
 
     def describe_pubends(self) -> list[PubendStatus]:
