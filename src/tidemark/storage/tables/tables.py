@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from tidemark.errors import DiskFullError
 from tidemark.message.generations import creation_of
-from tidemark.storage.log.segments.place import Place
+from tidemark.storage.log.segments.durable_end import DurableEnd
 from tidemark.storage.tables.subscription import SubscriptionRow
 from tidemark.storage.witness.known import Known
 from tidemark.ticks import TICK_MIN, CheckpointToken, Tick
@@ -198,12 +198,12 @@ class Tables(ABC):
     def known(self) -> Known:
         """Returns what the tables know of all stores."""
         log, pfs = (
-            Place(self.counter(segment), self.counter(offset))
+            DurableEnd(self.counter(segment), self.counter(offset))
             for segment, offset in (_PLACES[:2], _PLACES[2:])
         )
         return Known(log, pfs, self.generation, self.counter(INCARNATION), self.counter(SUBSCRIBERS))
 
-    def learn(self, log: Place, pfs: Place) -> None:
+    def learn(self, log: DurableEnd, pfs: DurableEnd) -> None:
         """Keep how far the log and the PFS are on the platter."""
         for name, value in zip(_PLACES, (*log, *pfs), strict=True):
             if value != self.counter(name):
