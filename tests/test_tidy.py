@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": {"message", "ticks", "wire"},
     "sync": {"client", "message", "ticks", "wire"},
     "queue": {"client", "message", "ticks", "wire"},
-    "admin": {"access", "client", "node", "persistence", "storage", "sync", "wire"},
+    "admin": {"access", "client", "matching", "node", "persistence", "storage", "sync", "wire"},
     "sim": {"access", "broker", "matching", "message", "persistence", "storage", "ticks", "wire"},
     "spark": {"client", "matching", "message", "storage", "sync", "ticks", "wire"},
     "console": {"access", "admin", "client", "matching", "message", "node", "ticks", "wire"},

@@ -12,13 +12,21 @@ from typing import TYPE_CHECKING
 __version__ = "0.2.0.dev0"
 
 if TYPE_CHECKING:
-    from tidemark import errors, queue, sync
-    from tidemark.client.checkpoints import CheckpointStore, DbApiCheckpoints, SqliteCheckpoints
+    from tidemark import admin, errors, queue, spark, sync
+    from tidemark.client.checkpoints import (
+        CheckpointStore,
+        DatabaseConnection,
+        DbApiCheckpoints,
+        SqliteCheckpoints,
+    )
     from tidemark.client.client import Client, connect
+    from tidemark.client.connecting.credentials import LoginOptions, Secret
     from tidemark.client.connecting.options import ConnectOptions
     from tidemark.client.events import Batch, Event, Gap
     from tidemark.client.listening import listen
+    from tidemark.client.publishing.outgoing import Ticks
     from tidemark.client.subscribing.arguments import SERVER_KEPT, AckMode, ServerKept, SubscribeOptions
+    from tidemark.client.subscribing.session import Upto
     from tidemark.client.subscribing.start_position import Start
     from tidemark.client.subscribing.subscription import Subscription
     from tidemark.client.subscribing.transaction import Transaction
@@ -65,16 +73,21 @@ if TYPE_CHECKING:
         VersionError,
         WireError,
     )
-    from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
+    from tidemark.message.batches.batch import BatchBuilder, Buffer, EventBatch, Shape
+    from tidemark.message.codec.access import Accessor
     from tidemark.message.schema import Schema
+    from tidemark.ticks.tick import Tick
     from tidemark.ticks.token import CheckpointToken
+    from tidemark.wire.questions import Question
 
 __all__ = [
     "AccessError",
+    "Accessor",
     "AckMode",
     "BackupError",
     "Batch",
     "BatchBuilder",
+    "Buffer",
     "CheckpointStore",
     "CheckpointToken",
     "Client",
@@ -83,6 +96,7 @@ __all__ = [
     "ConfigError",
     "ConnectOptions",
     "DamagedError",
+    "DatabaseConnection",
     "DbApiCheckpoints",
     "DecodeError",
     "DirectoryLockedError",
@@ -98,15 +112,18 @@ __all__ = [
     "Gap",
     "GapError",
     "IncompatibleSchemaError",
+    "LoginOptions",
     "MessageError",
     "NotConnectedError",
     "NotSubscribedError",
     "OverlayChangeError",
+    "Question",
     "RefusedError",
     "SERVER_KEPT",
     "Schema",
     "SchemaError",
     "SchemaSyntaxError",
+    "Secret",
     "SelectorError",
     "SelectorLimitError",
     "SelectorSyntaxError",
@@ -121,6 +138,8 @@ __all__ = [
     "StoreAwayError",
     "SubscribeOptions",
     "Subscription",
+    "Tick",
+    "Ticks",
     "TidemarkError",
     "TimedOutError",
     "TokenError",
@@ -129,31 +148,45 @@ __all__ = [
     "TranslationError",
     "NeighbourError",
     "UnknownFormatError",
+    "Upto",
     "VersionError",
     "WireError",
+    "admin",
     "connect",
     "errors",
     "listen",
     "queue",
+    "spark",
     "sync",
 ]
 
 #: module -> the public names that it defines; the names that are not here are classes of tidemark.errors
 _HOMES = {
-    "tidemark.client.checkpoints": ("CheckpointStore", "DbApiCheckpoints", "SqliteCheckpoints"),
+    "tidemark.client.checkpoints": (
+        "CheckpointStore",
+        "DatabaseConnection",
+        "DbApiCheckpoints",
+        "SqliteCheckpoints",
+    ),
     "tidemark.client.client": ("Client", "connect"),
     "tidemark.client.listening": ("listen",),
+    "tidemark.client.connecting.credentials": ("LoginOptions", "Secret"),
     "tidemark.client.connecting.options": ("ConnectOptions",),
     "tidemark.client.events": ("Batch", "Event", "Gap"),
+    "tidemark.client.publishing.outgoing": ("Ticks",),
     "tidemark.client.subscribing.arguments": ("SERVER_KEPT", "AckMode", "ServerKept", "SubscribeOptions"),
+    "tidemark.client.subscribing.session": ("Upto",),
     "tidemark.client.subscribing.start_position": ("Start",),
     "tidemark.client.subscribing.subscription": ("Subscription",),
     "tidemark.client.subscribing.transaction": ("Transaction",),
-    "tidemark.message.batches.batch": ("BatchBuilder", "EventBatch", "Shape"),
+    "tidemark.message.batches.batch": ("BatchBuilder", "Buffer", "EventBatch", "Shape"),
+    "tidemark.message.codec.access": ("Accessor",),
     "tidemark.message.schema": ("Schema",),
+    "tidemark.ticks.tick": ("Tick",),
     "tidemark.ticks.token": ("CheckpointToken",),
+    "tidemark.wire.questions": ("Question",),
 }
-_SUBMODULES = ("errors", "queue", "sync")
+_SUBMODULES = ("admin", "errors", "queue", "spark", "sync")
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.live_node import OverlayNodes, live_node
 from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark import admin, sync
-from tidemark.admin import SubscriptionLag
+from tidemark.admin import SubscriptionLag, TopicDemand
 
 
 def owed(url: str) -> dict[str, tuple[str | None, int, bool]]:
@@ -37,6 +37,9 @@ def test_every_broker_tells_what_all_brokers_owe(tmp_path: Path) -> None:
         expected = {"of-east": ("east", 7, True), "of-west": ("west", 5, True)}
         eventually(lambda: owed(nodes.url("east")) == expected)
         assert owed(nodes.url("west")) == expected
+        with admin.connect(nodes.url("west")) as client:
+            assert admin.topic_demand(client, "t") == TopicDemand(("of-east", "of-west"), 12)
+            assert admin.topic_demand(client, "other") == TopicDemand((), 0)
         nodes.stop("west")
         with admin.connect(nodes.url("east")) as client:
             assert list(admin.overlay_lag(client, like=nodes.url("east")).silent) == ["west"]

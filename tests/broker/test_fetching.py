@@ -79,7 +79,7 @@ def test_an_answer_has_events_of_few_topics_and_batches_and_the_next_goes_on(
 
 
 def test_an_event_whose_topic_the_tables_have_lost_is_not_answered_for() -> None:
-    """It used to end the broker, each time that somebody fetched it."""
+    """An error at this place would end the broker each time that somebody fetches the event."""
     at, before = desk()
     at.declare("u")
     (answer,) = at.do(1, Publish("p", "me", 6, batch(0, topic="u")))
@@ -363,7 +363,7 @@ def test_a_client_that_repeats_a_ticket_gets_one_answer() -> None:
 
 
 def test_a_client_that_gives_two_questions_one_ticket_is_told() -> None:
-    """The second used to be taken for the first, and was never answered."""
+    """If the second were taken for a repetition of the first, nobody would answer it."""
     at, before = desk()
     at.say(2, Fetch(1, "p", before, before + 2, ">", "", 1 << 20))
     (refused,) = told(at.say(2, Fetch(1, "p", before + 2, before + 5, ">", "", 1 << 20)), 2)

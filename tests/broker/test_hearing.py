@@ -16,7 +16,7 @@ from tidemark.broker.effects import (
     Woken,
 )
 from tidemark.broker.hearing import may_settle_later
-from tidemark.broker.overlay.overlay import Overlay
+from tidemark.broker.overlay.overlay import OverlayRole
 from tidemark.wire.frames import Ack, Nack, Publish, Subscribe
 
 
@@ -57,13 +57,13 @@ def test_what_was_only_published_goes_to_the_log_and_nothing_else_is_settled(
     at.declare("t")
     at.broker.settle()
     settled: list[str] = []
-    settle = Overlay.settle
+    settle = OverlayRole.settle
 
-    def counted(self: Overlay) -> None:
+    def counted(self: OverlayRole) -> None:
         settled.append("settled")
         settle(self)
 
-    monkeypatch.setattr(Overlay, "settle", counted)
+    monkeypatch.setattr(OverlayRole, "settle", counted)
     at.broker.hear(ClientFrameReceived(1, Publish("p", "me", 1, batch(0))), 0, MORNING)
     wake = at.broker.next_wake()
     assert at.broker.settle(is_log_held=True) == []

@@ -107,7 +107,7 @@ def test_a_report_of_the_archive_is_taken_as_a_whole_or_not_at_all() -> None:
 
 
 def test_a_subscriber_from_the_end_of_time_can_be_taken_over_again_and_again(tmp_path: Path) -> None:
-    """Its epoch used to overflow in SQLite, at once and at each start from then on."""
+    """An epoch beyond what SQLite holds would end the broker, at once and at each start from then on."""
     desk = Desk()
     tables = SqliteTables(tmp_path / "tables.sqlite")
     store = Store(StoreDisks(MemoryDisk("log"), MemoryDisk("pfs"), tables), identity=1)

@@ -8,7 +8,7 @@ from tests.broker.parts import registry
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.effects import DropAnswers, Effect, LinkMeasured, SendPeer
 from tidemark.broker.overlay.layout import MAIN_TREE, Layout
-from tidemark.broker.overlay.overlay import CUT_US, Overlay
+from tidemark.broker.overlay.overlay import CUT_US, OverlayRole
 from tidemark.broker.overlay.routing import Routing
 from tidemark.broker.streams.interest import Interests
 from tidemark.broker.streams.stream import Stream
@@ -43,7 +43,7 @@ class At:
         for pubend in layout.pubends:
             self.open(pubend)
         config = BrokerConfig(me, incarnation, layout, return_delay=2 * SECOND, linger=10 * SECOND)
-        self.overlay = Overlay(config, self.streams, self.interests, self.turn)
+        self.overlay = OverlayRole(config, self.streams, self.interests, self.turn)
         self.reattached: list[str] = []
         self.overlay.listeners.append(self)
 

@@ -10,7 +10,7 @@ from tests.client.connected import connected
 from tests.client.fake_broker import FakeBroker
 from tests.waiting import bounded, until
 from tidemark.client.client import Client
-from tidemark.client.connecting.pending_requests import PendingRequests, connection_lost
+from tidemark.client.connecting.pending_requests import PendingRequests, connection_lost, first_pages
 from tidemark.errors import ClosedError, NotConnectedError, RefusedError
 from tidemark.wire.frames import Answer, Ask, Fetch, Fetched, Refused
 
@@ -36,6 +36,21 @@ async def test_answers_come_in_any_order_and_those_that_nobody_waits_for_are_let
     requests.answered(Answer(3, "too late"))
     with pytest.raises(NotConnectedError, match="not known"):
         await three
+
+
+@bounded
+async def test_pages_are_asked_for_until_there_are_as_many_items_as_are_wanted() -> None:
+    asked: list[str] = []
+
+    async def ask(arguments: dict[str, object]) -> object:
+        after = str(arguments["after"])
+        asked.append(after)
+        return {"items": [after, after], "next": after + "x" if len(after) < 3 else None}
+
+    assert await first_pages(ask, {}) == (["", "", "x", "x", "xx", "xx", "xxx", "xxx"], True)
+    assert await first_pages(ask, {}, 3) == (["", "", "x", "x"], False)
+    assert await first_pages(ask, {}, 8) == (["", "", "x", "x", "xx", "xx", "xxx", "xxx"], True)
+    assert asked == ["", "x", "xx", "xxx", "", "x", "", "x", "xx", "xxx"]
 
 
 @connected

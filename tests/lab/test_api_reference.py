@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import builtins
+import collections.abc
+import pathlib
+import re
+import typing
 from pathlib import Path
+
+import numpy.typing
 
 import tidemark
 from tidemark.lab.api_reference import COMMAND, PAGE, render
 
+#: Where names of signatures may come from, besides `tidemark`, without a module in front of them.
+FOREIGN = (builtins, collections.abc, pathlib, typing, numpy.typing)
+#: What stands for a type that the caller chooses.
+TYPE_VARIABLES = {"Answered", "Into", "ItemT"}
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -24,3 +35,12 @@ def test_the_api_reference_has_every_public_name() -> None:
     ]
     # The errors module is a table of the page.
     assert missing == ["errors"]
+
+
+def test_every_type_in_a_signature_of_the_package_is_exported() -> None:
+    section = render().partition("\n## tidemark\n")[2].partition("\n## ")[0]
+    signatures = "\n".join(re.findall(r"^```python\n(.*?)^```", section, re.DOTALL | re.MULTILINE))
+    named = set(re.findall(r"(?<![\w.'])[A-Z]\w*[a-z]\w*", signatures)) - TYPE_VARIABLES
+    assert len(named) > 20
+    missing = {name for name in named if not any(hasattr(each, name) for each in (tidemark, *FOREIGN))}
+    assert not missing

@@ -1,3 +1,5 @@
+"""Batches without the fields that a rule hides: what is left reads as if the fields had never been there."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -141,6 +141,14 @@ def test_nesting_is_bounded_also_for_a_value_that_contains_itself() -> None:
         infer(loop)
 
 
+def test_a_sample_that_is_too_deep_is_not_converted(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop: dict[str, Any] = {}
+    loop["self"] = loop
+    monkeypatch.setattr("tidemark.message.foreign.infer.to_value", pytest.fail)
+    with pytest.raises(EncodeError, match="nested deeper than 16"):
+        infer(loop)
+
+
 def test_an_option_counts_as_a_level_of_nesting() -> None:
     deep: Any = None
     for _ in range(16):

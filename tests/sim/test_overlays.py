@@ -260,7 +260,7 @@ def test_a_drained_broker_is_used_by_nobody() -> None:
     sub = story.subscriber("sub", "s1")
     story.wait(0.5)
     one, other = carrier(story)
-    story.world.change_topology(story.world.layout.with_drained(one), Random(1))
+    story.world.change_topology(replace(story.world.layout, draining=frozenset({one})), Random(1))
     story.trickle("abcd" * 20)
     story.wait(2.0)
     assert upstream(story, other) == "p1"

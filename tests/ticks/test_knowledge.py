@@ -1,4 +1,4 @@
-"""Knowledge against one letter per tick."""
+"""TickKnowledge against one letter per tick."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.ticks.stream_text import knowledge, ticks
-from tidemark.ticks import Knowledge, Range
+from tidemark.ticks import Range, TickKnowledge
 
 FIRST, LAST = 1, 24
 
@@ -67,7 +67,7 @@ class Naive:
 def test_knowledge_agrees_with_one_letter_per_tick(
     steps: list[tuple[str, Range, set[int]]], asked: Range
 ) -> None:
-    actual, model = Knowledge(0), Naive()
+    actual, model = TickKnowledge(0), Naive()
     for step, (base, upto), some in steps:
         if step == "learn":
             data = sorted(tick for tick in some if base < tick <= upto)
@@ -83,7 +83,7 @@ def test_knowledge_agrees_with_one_letter_per_tick(
     inside = [base < tick <= upto for tick in range(FIRST, LAST + 1)]
     unknown = [state == "Q" and within for state, within in zip(letters, inside, strict=True)]
     assert actual.unknown(base, upto) == runs(unknown)
-    assert actual.data_in(base, upto).tolist() == [
+    assert actual.data.within(base, upto).tolist() == [
         tick for tick in range(base + 1, upto + 1) if letters[tick - 1] == "D"
     ]
     behind = base + next((count for count, state in enumerate([*letters[base:], "Q"]) if state == "Q"))
@@ -112,7 +112,7 @@ def test_the_doubt_horizon_passes_what_is_lost() -> None:
 
 
 def test_a_duplicate_changes_nothing() -> None:
-    stream = Knowledge(100)
+    stream = TickKnowledge(100)
     first = stream.learn(100, 110, ticks(103, 107))
     again = stream.learn(100, 110, ticks(103, 107))
     assert (first.resolved, first.new.tolist()) == ([(100, 110)], [True, True])
@@ -128,7 +128,7 @@ def test_data_replaces_silence_because_silence_is_relative_to_selectors() -> Non
 
 
 def test_a_batch_that_straddles_the_lost_prefix_is_cut_row_by_row() -> None:
-    stream = Knowledge(105)
+    stream = TickKnowledge(105)
     learnt = stream.learn(100, 110, ticks(103, 105, 106, 109))
     assert learnt.resolved == [(105, 110)]
     assert learnt.new.tolist() == [False, False, True, True]
@@ -136,7 +136,7 @@ def test_a_batch_that_straddles_the_lost_prefix_is_cut_row_by_row() -> None:
 
 
 def test_what_lies_below_the_lost_prefix_teaches_nothing() -> None:
-    stream = Knowledge(200)
+    stream = TickKnowledge(200)
     learnt = stream.learn(100, 110, ticks(103))
     assert (learnt.resolved, learnt.new.tolist()) == ([], [False])
     assert stream.lose(150) == []
@@ -159,10 +159,11 @@ def test_knowledge_that_contradicts_itself_is_a_bug() -> None:
         (10, 20, (13, 12)),
     ):
         with pytest.raises(AssertionError):
-            Knowledge().learn(base, upto, ticks(*data))
+            TickKnowledge().learn(base, upto, ticks(*data))
 
 
 def test_knowledge_prints_what_it_holds() -> None:
     assert (
-        repr(knowledge("LDQ", first=104)) == "Knowledge(lost=104, known=RangeSet((104, 105]), data=1 ticks)"
+        repr(knowledge("LDQ", first=104))
+        == "TickKnowledge(lost=104, known=RangeSet((104, 105]), data=1 ticks)"
     )

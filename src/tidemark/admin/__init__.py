@@ -43,7 +43,7 @@ from tidemark.admin.overlay_description import (
     TreeDescription,
     describe_overlay,
 )
-from tidemark.admin.overlay_lag import OverlayLag, overlay_lag
+from tidemark.admin.overlay_lag import OverlayLag, TopicDemand, overlay_lag, topic_demand
 from tidemark.admin.overlay_queries import (
     ask_all_brokers,
     ask_what_keeps_broker,
@@ -148,6 +148,7 @@ __all__ = [
     "SubscriptionProgress",
     "SubscriptionRemoved",
     "SubscriptionStatus",
+    "TopicDemand",
     "TopicStatus",
     "TopologyPlan",
     "TreeDescription",
@@ -171,6 +172,7 @@ __all__ = [
     "recall_of",
     "settings_to_join",
     "take_snapshot",
+    "topic_demand",
     "urls_of",
     "what_keeps_broker",
     "worst_lag",

@@ -58,6 +58,30 @@ def overlay_lag(
     return OverlayLag(tuple(furthest_behind_first(lags)), silent, len(urls))
 
 
+@dataclass(frozen=True, slots=True)
+class TopicDemand:
+    """The durable subscriptions of all brokers that want a topic, and how much they are owed."""
+
+    #: their names, sorted
+    subscriptions: tuple[str, ...]
+    #: events of any topic, since what is owed is not counted by topic
+    owed_events: int
+
+
+def topic_demand(client: Client, topic: str, *, like: str = "") -> TopicDemand:
+    """Ask all brokers, as `overlay_lag` does, which durable subscriptions want a topic.
+
+    Raises RefusedError if the caller may not monitor, and ClientError if the broker of `client` does not
+    answer. The subscriptions of another broker that does not answer are left out.
+    """
+    from tidemark.matching.topics import TopicPattern
+
+    lags = overlay_lag(client, like=like).lags
+    wanting = [each for each in lags if TopicPattern.parse(each.topic or ">").matches(topic)]
+    names = tuple(sorted(each.name for each in wanting))
+    return TopicDemand(names, sum(each.owed_events for each in wanting))
+
+
 def _lags_at(broker: str, url: str) -> list[SubscriptionLag] | ClientError:
     try:
         with connect(url) as client:

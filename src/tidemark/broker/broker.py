@@ -51,7 +51,7 @@ from tidemark.broker.hosting.host import Host
 from tidemark.broker.hosting.recalls import Recalls
 from tidemark.broker.hosting.sessions import Sessions
 from tidemark.broker.overlay.layout import Layout
-from tidemark.broker.overlay.overlay import Overlay
+from tidemark.broker.overlay.overlay import OverlayRole
 from tidemark.broker.overlay.trust import Trust
 from tidemark.broker.preparation import Preparation
 from tidemark.broker.publishing.consumed_limit import ConsumedLimit
@@ -105,7 +105,7 @@ from tidemark.wire.peer_layouts import singly
 
 
 class Broker:
-    """One broker. State changes only in `handle`, or in `hear` and `settle`, which are its two halves."""
+    """One broker. State changes only in `handle`, or in its parts `hear`, `append`, `settle`, `deliver`."""
 
     def __init__(self, config: BrokerConfig, registry: Registry, recovered: Recovered) -> None:
         self.config = config
@@ -120,7 +120,7 @@ class Broker:
         #: the stimulus that is being handled is the passing of time
         self._is_woken = False
         self._pfs_synced_at = 0
-        #: pubend of the layout -> its stream; only this class adds and removes. `Overlay`, `Fetching` and
+        #: pubend of the layout -> its stream; only this class adds and removes. `OverlayRole`, `Fetching` and
         #: `ReleaseReports` hold it too
         self._streams: dict[str, Stream] = {}
         #: pubend hosted here -> itself; only this class adds and removes. `Fetching`, `ReleaseReports` and
@@ -130,7 +130,7 @@ class Broker:
         self._access = AccessControl(config.access, registry, turn)
         self._interests = Interests(config.incarnation, registry, turn)
         self.fetching = Fetching(self._pubends, self._streams, registry, turn, self._access)
-        self._overlay = Overlay(config, self._streams, self._interests, turn)
+        self._overlay = OverlayRole(config, self._streams, self._interests, turn)
         me, life, overlay = config.name, config.incarnation, self._overlay
         self._reports = reports = ReleaseReports(
             me, life, self._streams, self._pubends, overlay, turn, config.release_period
@@ -176,7 +176,7 @@ class Broker:
         return self._access
 
     def publish_wait(self, client: int, now: int) -> int:
-        """Return for how many microseconds a client has to wait before it may publish; 0 if it may now."""
+        """Return the microseconds until a client may publish; 0 is now. A new user gets an allowance."""
         return self._access.quotas.wait(client, now)
 
     def describe_pubends(self) -> list[PubendStatus]:

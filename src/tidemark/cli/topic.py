@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidemark.admin import TOPICS, TopicStatus, ask, connect, overlay_lag
+from tidemark.admin import TOPICS, TopicDemand, TopicStatus, ask, connect, topic_demand
 from tidemark.cli.options import BROKER, JSON
 from tidemark.cli.output import emit, emit_either, table, visible_values
 from tidemark.errors import RefusedError
@@ -125,39 +125,36 @@ def topic_rm(name: str, yes: bool, url: str, as_json: bool) -> None:
     with connect(url) as tm:
         if not any(each.topic == name and not each.is_removed for each in tm.ask(TOPICS)):
             raise click.ClickException(f"the broker knows no topic {name!r}: see `tidemark topic list`")
-        wanting = _wanting(tm, name, url)
+        demand = _demand(tm, name, url)
         if not yes:
-            click.echo(_consequences(name, wanting), err=True)
+            click.echo(_consequences(name, demand), err=True)
             click.confirm("Remove it?", abort=True, err=True)
         tm.remove_topic(name)
-    done = {"topic": name, "removed": True, **wanting}
+    wanting = None if demand is None else list(demand.subscriptions)
+    owed = None if demand is None else demand.owed_events
+    done = {"topic": name, "removed": True, "subscriptions": wanting, "owed_events": owed}
     emit_either(done, lambda done: f"removed {done['topic']}", as_json)
 
 
-def _wanting(tm: Client, name: str, url: str) -> dict[str, Any]:
-    """The durable subscriptions of a topic at all brokers, and what they are owed."""
-    from tidemark.matching.topics import TopicPattern
-
+def _demand(tm: Client, name: str, url: str) -> TopicDemand | None:
+    """What wants a topic at all brokers; None if the user may not monitor, and so may not know."""
     try:
-        lags = overlay_lag(tm, like=url).lags
-    except RefusedError:  # how brokers stand is for those who may monitor
-        return {"subscriptions": None, "owed_events": None}
-    found = [each for each in lags if TopicPattern.parse(each.topic or ">").matches(name)]
-    names = sorted(each.name for each in found)
-    return {"subscriptions": names, "owed_events": sum(each.owed_events for each in found)}
+        return topic_demand(tm, name, like=url)
+    except RefusedError:
+        return None
 
 
-def _consequences(name: str, wanting: dict[str, Any]) -> str:
+def _consequences(name: str, demand: TopicDemand | None) -> str:
     """What will happen when a topic is removed."""
     lines = [f"Nothing can be published to {name!r} until it is created again."]
-    names = wanting["subscriptions"]
-    if names:
+    if demand is not None and demand.subscriptions:
+        names = demand.subscriptions
         which = f"{len(names)} durable subscription{'' if len(names) == 1 else 's'} of it"
         shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-        verb, owed = "is" if len(names) == 1 else "are", wanting["owed_events"]
+        verb, owed = "is" if len(names) == 1 else "are", demand.owed_events
         events = "1 event, which is" if owed == 1 else f"{owed:,} events, which are"
         lines.append(f"{which} ({shown}) {verb} owed {events} still delivered.")
-    elif names is not None:
+    elif demand is not None:
         lines.append("No durable subscription wants it.")
     lines.append("Events of it that are held or archived stay readable, and go as retention lets them go.")
     return visible_lines("\n".join(lines))

@@ -18,7 +18,7 @@ from tidemark.client.connecting.connection import PING_SECONDS
 from tidemark.client.connecting.credentials import Credentials, LoginOptions
 from tidemark.client.connecting.link import Link, closed, forked, not_open
 from tidemark.client.connecting.options import ConnectOptions
-from tidemark.client.connecting.pending_requests import PendingRequests, connection_lost, pages, within
+from tidemark.client.connecting.pending_requests import PendingRequests, connection_lost, first_pages, within
 from tidemark.client.connecting.push_link import PushLink
 from tidemark.client.connecting.refusals import error_of
 from tidemark.client.events import Event, Gap
@@ -493,7 +493,7 @@ class Client:
             return await self._ask(what, timeout, arguments)
         if not what.is_paged:
             return what.read(await self._ask(what.what, timeout, arguments))
-        return what.read(await pages(partial(self._ask, what.what, timeout), arguments))
+        return what.read((await first_pages(partial(self._ask, what.what, timeout), arguments))[0])
 
     async def _ask(self, name: str, timeout: float | None, arguments: dict[str, Any]) -> Any:
         self._welcome()

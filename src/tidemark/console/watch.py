@@ -18,6 +18,7 @@ from tidemark.admin.broker_snapshot import SubscriptionLag, furthest_behind_firs
 from tidemark.admin.overlay_description import BrokerReport, OverlayDescription, describe_overlay
 from tidemark.admin.overlay_queries import urls_of
 from tidemark.client.client import Client
+from tidemark.client.connecting.pending_requests import first_pages
 from tidemark.console.callers import Caller, Connections
 from tidemark.console.catch_up import CatchUps
 from tidemark.console.latency import quantile
@@ -373,17 +374,14 @@ def _latency(before: OverlayView | None, brokers: Mapping[str, WatchedBroker]) -
     return before.latency if median is None or most is None else (median, most)
 
 
-async def _some_subscriptions(client: Client) -> tuple[list[SubscriptionStatus], bool]:
+async def _some_subscriptions(client: Client) -> tuple[tuple[SubscriptionStatus, ...], bool]:
     """Return the subscriptions of a broker, and whether these are all."""
-    from tidemark.wire.questions import PAGE_ITEMS_MAX, read_page
 
-    items: list[Any] = []
-    after: str | None = ""
-    while after is not None and len(items) < SUBSCRIPTIONS_MAX:
-        page = await client.ask("subscriptions", timeout=ANSWER_SECONDS, limit=PAGE_ITEMS_MAX, after=after)
-        more, after = read_page(page)
-        items += more
-    return list(SUBSCRIPTIONS.read(items)), after is None
+    async def ask(arguments: dict[str, Any]) -> Any:
+        return await client.ask(SUBSCRIPTIONS.what, timeout=ANSWER_SECONDS, **arguments)
+
+    items, is_whole = await first_pages(ask, {}, SUBSCRIPTIONS_MAX)
+    return SUBSCRIPTIONS.read(items), is_whole
 
 
 class Watches:

@@ -144,17 +144,18 @@ def _names(module: ModuleType, names: list[tuple[str, Any]], level: int = 3) -> 
         if inspect.isfunction(value):
             yield _function(f"{module.__name__}.{name}", name, value, level)
     for name, value in others:
-        if inspect.isclass(value):
+        if inspect.isclass(value) and not _is_alias(name, value):
             yield _class(f"{module.__name__}.{name}", name, value, level)
-    values = [name for name, value in others if not callable(value) or _is_alias(value)]
+    values = [name for name, value in others if _is_alias(name, value)]
     if values:
         yield _values(module, values, level)
     if errors:
         yield _errors(errors, level)
 
 
-def _is_alias(value: Any) -> bool:
-    return not inspect.isclass(value) and not inspect.isfunction(value)
+def _is_alias(name: str, value: Any) -> bool:
+    """Is this a value, or a name for a type that has another name?"""
+    return not inspect.isfunction(value) and getattr(value, "__name__", "") != name
 
 
 def _function(qualified: str, name: str, function: Any, level: int) -> str:

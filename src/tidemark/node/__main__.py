@@ -15,7 +15,7 @@ from tidemark.node.process.parent import end_with_parent
 from tidemark.node.process.process import NOT_STARTED, run
 from tidemark.node.process.topology_runner import run_topology
 from tidemark.node.workers.handover import WorkerSeat
-from tidemark.node.workers.places import FILE_NAME
+from tidemark.node.workers.subscription_workers import FILE_NAME
 
 
 def main(arguments: list[str] | None = None) -> int:

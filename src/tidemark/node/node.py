@@ -53,8 +53,8 @@ from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.topology import OF_FILE, Topology
 from tidemark.node.workers.handed_sockets import HandedSockets
 from tidemark.node.workers.handover import WorkerSeat
-from tidemark.node.workers.places import Places
 from tidemark.node.workers.redirects import Redirects
+from tidemark.node.workers.subscription_workers import SubscriptionWorkers
 from tidemark.persistence.store import Store, StoreDisks, StoreSettings
 from tidemark.storage.disk.real_disk import RealDisk
 from tidemark.storage.tables.sqlite_tables import SqliteTables
@@ -241,7 +241,7 @@ class Node:
         """Take connections from the acceptor; the subscriptions `durable` are here."""
         server = self.server
         self._handed = HandedSockets(seat.channel, server)
-        places = Places(seat.places, self.config.broker.name)
+        places = SubscriptionWorkers(seat.places, self.config.broker.name)
         places.enter(durable)
         server.redirects = Redirects(server, self.address.port, places, self._handed)
         self._handed.start()

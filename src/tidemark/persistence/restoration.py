@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tidemark.storage.log.segments.place import Place
+from tidemark.storage.log.segments.durable_end import DurableEnd
 from tidemark.storage.witness.known import Known
 from tidemark.ticks import Tick
 from tidemark.wire.limits import INCARNATION_MAX, INCARNATIONS_MAX
@@ -43,7 +43,7 @@ class Restoration:
 
         It is the same at a second start if a crash has ended the first, so that nothing is done twice.
         """
-        return Known(log=Place(self.segment + SEGMENTS_MARGIN, 0), generation=self.generation + 1)
+        return Known(log=DurableEnd(self.segment + SEGMENTS_MARGIN, 0), generation=self.generation + 1)
 
     def last_life(self, incarnation: int, now: Tick) -> int:
         """Returns the highest incarnation that the lost broker can have come to from that of the backup.

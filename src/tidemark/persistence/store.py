@@ -57,7 +57,7 @@ from tidemark.persistence.restoration import Restoration
 from tidemark.persistence.table_store import TableStore
 from tidemark.persistence.vouching import Vouching
 from tidemark.storage.disk.disk import Disk
-from tidemark.storage.log.segments.place import Place
+from tidemark.storage.log.segments.durable_end import DurableEnd
 from tidemark.storage.log.segments.segment import SEGMENT_BYTES
 from tidemark.storage.log.volume import READ_BYTES, LogVolume
 from tidemark.storage.tables.tables import RESTORED, Tables
@@ -214,12 +214,12 @@ class Store:
 
     # Backups.
 
-    def cut_log(self) -> tuple[dict[str, int | None], Place]:
+    def cut_log(self) -> tuple[dict[str, int | None], DurableEnd]:
         """Returns what `LogVolume.cut` says of the event logs, and up to where. For their own thread."""
         return self._volumes[0].cut(), self._volumes[0].place
 
     @property
-    def pfs_place(self) -> Place:
+    def pfs_place(self) -> DurableEnd:
         """Up to where the PFS is on the platter. For the tables' thread."""
         return self._volumes[1].place
 

@@ -11,7 +11,7 @@ are half-open on the left, `(base, upto]`, everywhere.
 """
 
 from tidemark.ticks.curiosity import Curiosity, Thresholds
-from tidemark.ticks.knowledge import Knowledge, Learnt
+from tidemark.ticks.knowledge import Learnt, TickKnowledge
 from tidemark.ticks.pace import Pace
 from tidemark.ticks.ranges import RangeSet, union, within
 from tidemark.ticks.tick import (
@@ -39,7 +39,7 @@ __all__ = [
     "TICK_MIN",
     "CheckpointToken",
     "Curiosity",
-    "Knowledge",
+    "TickKnowledge",
     "Learnt",
     "Mask",
     "Pace",

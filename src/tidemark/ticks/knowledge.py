@@ -1,4 +1,4 @@
-"""Knowledge: what a stream knows of each tick of one pubend (DSN'03 3).
+"""TickKnowledge: what a stream knows of each tick of one pubend (DSN'03 3).
 
     L  lost     at or below `lost`: the information about the tick has been discarded
     D  data     there is an event
@@ -31,7 +31,7 @@ class Learnt:
     new: Mask
 
 
-class Knowledge:
+class TickKnowledge:
     """The state of every tick of one pubend, as one stream sees it."""
 
     __slots__ = ("data", "known", "lost")
@@ -86,10 +86,6 @@ class Knowledge:
         """The parts of `(base, upto]` that are Q, in order."""
         return self.known.gaps(max(base, self.lost), max(upto, self.lost))
 
-    def data_in(self, base: Tick, upto: Tick) -> Ticks:
-        """The D ticks in `(base, upto]`."""
-        return self.data.within(base, upto)
-
     def state(self, tick: Tick) -> State:
         """The letter of what is known of one tick."""
         if tick <= self.lost:
@@ -103,4 +99,4 @@ class Knowledge:
         return "".join(self.state(tick) for tick in range(first, last + 1))
 
     def __repr__(self) -> str:
-        return f"Knowledge(lost={self.lost}, known={self.known!r}, data={len(self.data)} ticks)"
+        return f"TickKnowledge(lost={self.lost}, known={self.known!r}, data={len(self.data)} ticks)"

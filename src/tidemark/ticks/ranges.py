@@ -10,9 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
-import numpy as np
-
-from tidemark.ticks.tick import TICK_MAX, Mask, Range, Tick, Ticks
+from tidemark.ticks.tick import Range, Tick
 
 
 class RangeSet:
@@ -77,14 +75,6 @@ class RangeSet:
         """Is `tick` in the set?"""
         at = bisect_left(self._uptos, tick)
         return at < len(self._uptos) and self._bases[at] < tick
-
-    def contains_each(self, ticks: Ticks) -> Mask:
-        """ticks[i], in any order -> contained[i]."""
-        uptos = np.array(self._uptos, np.int64)
-        # A tick beyond the last range is compared with TICK_MAX, which is below no tick.
-        bases = np.array([*self._bases, TICK_MAX], np.int64)
-        contained: Mask = bases[uptos.searchsorted(ticks)] < ticks
-        return contained
 
     def covers(self, base: Tick, upto: Tick) -> bool:
         """Is all of `(base, upto]` in the set?"""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-#: int64 microseconds
+#: a moment in microseconds since 1970, as an int64
 Tick = int
 
 #: `(base, upto]`: the ticks t with base < t <= upto; empty when base equals upto.

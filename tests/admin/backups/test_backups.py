@@ -13,10 +13,10 @@ import pytest
 
 from tests.admin.backups.local_snapshot import LocalSnapshot
 from tidemark.admin.backups import copying
+from tidemark.admin.backups.backup_directories import find_backup, unfinished, whole_backups
 from tidemark.admin.backups.copying import Progress
 from tidemark.admin.backups.make import BackupMade, copy_snapshot
 from tidemark.admin.backups.manifest import MANIFEST
-from tidemark.admin.backups.places import find_backup, unfinished, whole_backups
 from tidemark.admin.backups.restore import check_backup, restore_backup
 from tidemark.errors import BackupError, NotConnectedError, StorageError, UnknownFormatError
 from tidemark.lab.damage.campaign import scratch

@@ -14,7 +14,7 @@ from tests.live_node import config_at
 from tests.node.speech import Speaker, Stage, play
 from tidemark.node.node import Node
 from tidemark.node.workers.handover import OF, WorkerSeat, channel, hand, read_hint
-from tidemark.node.workers.places import Places
+from tidemark.node.workers.subscription_workers import SubscriptionWorkers
 from tidemark.wire.frames import Answer, Ask, Connect, Lease, Leased, Refused, Subscribe, Subscribed, Welcome
 from tidemark.wire.limits import PROTOCOL_NEWEST, PROTOCOL_OLDEST
 
@@ -97,7 +97,7 @@ def test_a_subscriber_is_sent_to_the_worker_that_keeps_its_place_and_only_there(
     async def story(_: Stage) -> None:
         seat = Seat(tmp_path)
         async with seat.worker():
-            other = Places(seat.seat.places, "worker-2")
+            other = SubscriptionWorkers(seat.seat.places, "worker-2")
             owner = security_on.USER if security_on.is_on() else ""
             other.take("audit", owner)
             client = await seat.client("one")

@@ -1,3 +1,5 @@
+"""Conditions that Spark pushes down as selectors; those that Spark has to check itself come back to it."""
+
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta, timezone

@@ -1,3 +1,5 @@
+"""Selectors as Spark SQL: Spark chooses the events that the matcher chooses, or the selector is refused."""
+
 from __future__ import annotations
 
 from contextlib import suppress

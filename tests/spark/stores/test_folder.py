@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import pickle
 from pathlib import Path
@@ -10,10 +11,11 @@ import pytest
 
 from tests.spark.stores.faulty_proxy import FaultyProxy
 from tests.spark.stores.s3_servers import SECRET, options_at
-from tidemark.errors import ConfigError, StorageError, StoreAwayError
+from tidemark.errors import ConfigError, DiskFailedError, DiskFullError, StorageError, StoreAwayError
 from tidemark.spark.locations import folder_at, location, staging_beside
 from tidemark.spark.stores import objects
 from tidemark.spark.stores.folder import Folder
+from tidemark.spark.stores.mounted import MountedFolder
 from tidemark.spark.stores.probe import probe
 from tidemark.spark.stores.ranged_file import AHEAD_BYTES, RangedFile
 from tidemark.spark.stores.storage_options import checked_options, load_storage_options
@@ -48,6 +50,24 @@ def test_a_file_is_replaced_read_listed_and_removed(folder: Folder) -> None:
     folder.remove_all()
     folder.remove_all()
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (OSError(errno.ENOSPC, "Kein Platz mehr"), DiskFullError),
+        (OSError(errno.EDQUOT, "Kein Platz mehr"), DiskFullError),
+        (OSError(errno.EACCES, "Permission denied", "/data/quotas/a"), DiskFailedError),
+        (OSError("Generic error: No space left on device (os error 28)"), DiskFullError),
+        (OSError("Generic error: Permission denied (os error 13)"), DiskFailedError),
+    ],
+)
+def test_a_full_disk_is_known_by_its_number_and_by_words_only_where_there_is_none(
+    tmp_path: Path, error: OSError, kind: type[StorageError]
+) -> None:
+    with pytest.raises(StorageError) as caught, MountedFolder(tmp_path).errors():
+        raise error
+    assert type(caught.value) is kind
 
 
 def test_of_two_that_make_a_file_one_does(folder: Folder) -> None:

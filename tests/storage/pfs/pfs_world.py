@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from unittest.mock import patch
 
 import numpy as np
 
 from tidemark.storage.disk.memory_disk import Choice, MemoryDisk, keep_all
 from tidemark.storage.log.volume import LogVolume
-from tidemark.storage.pfs import Filtered, PersistentFiltering, openblock
-from tidemark.ticks import Range, Tick
+from tidemark.storage.pfs import PersistentFiltering, openblock
+from tidemark.storage.pfs.openblock import MembersOf
+from tidemark.storage.pfs.record import Ids
+from tidemark.ticks import Range, Tick, Ticks
 
 Truth = Mapping[Tick, frozenset[int]]
 
@@ -40,6 +42,15 @@ def small_blocks() -> AbstractContextManager[Any]:
 def length_of(tick: Tick) -> int:
     """The bytes of the event at a tick."""
     return 20 + tick % 7 * (300 if tick % 50 == 0 else 1)
+
+
+class Filtered(NamedTuple):
+    """What matched the events of a range, in the form that `PersistentFiltering.append` takes."""
+
+    ticks: Ticks
+    sets: Ids
+    lengths: Ids
+    members: MembersOf
 
 
 class Numbering:
@@ -98,6 +109,13 @@ class World:
 
     def append(self, base: Tick, upto: Tick) -> None:
         self.pfs.append("p1", base, upto, *self.filtered(base, upto))
+
+    def fill(self, base: Tick, upto: Tick) -> list[Range]:
+        """Append what the PFS does not know of `(base, upto]`, and return what that was."""
+        unknown = self.pfs.unknown("p1", base, upto)
+        for start, stop in unknown:
+            self.append(start, stop)
+        return unknown
 
     def matched(self, subscriber: int, base: Tick, upto: Tick) -> list[Tick]:
         """The truth of one subscriber."""

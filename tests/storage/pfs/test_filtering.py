@@ -94,7 +94,7 @@ def test_a_hole_behind_the_last_tick_is_unknown_and_can_be_filled() -> None:
     world.append(0, 10)
     world.append(20, 30)
     assert told(world.pfs.read("p1", 1, 0, 9)) == ([5], 10, (10, 20))
-    assert world.pfs.rebuild("p1", 0, 30, world.filtered) == [(10, 20)]
+    assert world.fill(0, 30) == [(10, 20)]
     assert told(world.pfs.read("p1", 1, 0, 9)) == ([5, 15, 25], 30, None)
 
 

@@ -35,7 +35,7 @@ STEPS = st.lists(
         st.tuples(st.just("flush")),
         st.tuples(st.just("chop"), ticks),
         st.tuples(st.just("crash"), st.integers(0, 99)),
-        st.tuples(st.just("rebuild"), ticks, st.integers(1, 20)),
+        st.tuples(st.just("fill"), ticks, st.integers(1, 20)),
         st.tuples(st.just("read"), st.sampled_from(SUBSCRIBERS), ticks, st.integers(1, 5)),
     ),
     min_size=8,
@@ -66,8 +66,8 @@ class Model:
                 self._learn(base, base + length)
             case ("append", int(base), int(length)):
                 self._learn(base, base + length)
-            case ("rebuild", int(base), int(length)):
-                world.pfs.rebuild("p1", base, base + length, world.filtered)
+            case ("fill", int(base), int(length)):
+                world.fill(base, base + length)
                 self.known |= set(range(base + 1, base + length + 1))
             case ("flush",):
                 world.pfs.flush()
@@ -152,7 +152,7 @@ def test_damage_is_unknown_until_it_is_filtered_anew(
         for subscriber in SUBSCRIBERS:
             world.read_all(subscriber, 0, upto)
         # Damage may come to light while other damage is repaired: what was in memory is read from disk then.
-        while world.pfs.rebuild("p1", 0, upto, world.filtered):
+        while world.fill(0, upto):
             pass
         for subscriber in SUBSCRIBERS:
             assert world.read_all(subscriber, 0, upto) == []

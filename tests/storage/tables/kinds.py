@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.storage.tables.memory_tables import MemoryTables
 from tidemark.storage.tables.sqlite_tables import SqliteTables
 from tidemark.storage.tables.subscription import SelectorVersion, SubscriptionRow
-from tidemark.storage.tables.tables import Tables
+from tidemark.storage.tables.tables import SUBSCRIBERS, Tables
 from tidemark.ticks import CheckpointToken
 
 
@@ -39,14 +40,22 @@ class InMemory:
 def subscribe(tables: Tables, name: str = "audit") -> SubscriptionRow:
     start = CheckpointToken({"p1": 100})
     first = SelectorVersion(1, TopicSelector("trades.>", "price > 10"), start)
-    row = SubscriptionRow(tables.new_subscriber(), name, "ada", 1, start, 99, (first,))
+    row = SubscriptionRow(tables.bump(SUBSCRIBERS), name, "ada", 1, start, 99, (first,))
     tables.put_subscription(row)
     return row
 
 
+def reselected(
+    row: SubscriptionRow, wanted: TopicSelector, since: CheckpointToken, epoch: int = 1
+) -> SubscriptionRow:
+    """The row after its subscriber has changed its selector."""
+    new = SelectorVersion(row.current.version + 1, wanted, since)
+    return replace(row, epoch=epoch, history=(*row.history, new))
+
+
 def seen(tables: Tables) -> object:
     rows = tables.subscriptions()
-    return rows, [(tables.released(row.id), tables.token(row.id)) for row in rows], tables.latest_delivered()
+    return rows, [tables.released(row.id) for row in rows], tables.latest_delivered()
 
 
 def filled(path: Path) -> Path:

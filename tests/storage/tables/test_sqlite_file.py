@@ -181,9 +181,7 @@ def test_numbers_that_an_earlier_version_let_in_are_bounded_when_they_are_read(t
     tables = SqliteTables(path)
     row = subscribe(tables)
     tables.release(row.id, {"p1": 105})
-    tables.keep_token(row.id, {"p1": 105})
     tables.deliver("p1", 105)
-    tables.mark_pfs("p1", PfsMark(105, 3))
     tables.put_hosts("p1", {"h": 7, "i": 1})
     tables.commit()
     assert not tables.bounded
@@ -208,9 +206,9 @@ def test_numbers_that_an_earlier_version_let_in_are_bounded_when_they_are_read(t
     assert (found.epoch, found.created, dict(found.start)) == (TICK_LAST, TICK_LAST, {"p1": TICK_LAST})
     assert dict(found.history[0].since) == {"p1": TICK_LAST}
     assert dict(tables.released(row.id)) == {"p1": TICK_LAST}
-    assert dict(tables.token(row.id)) == {"p1": TICK_FIRST}
+    assert tables._contents.tokens == {row.id: {"p1": TICK_FIRST}}
     assert dict(tables.latest_delivered()) == {"p1": TICK_LAST}
-    assert tables.pfs("p1") == PfsMark(TICK_LAST, TICK_FIRST)
+    assert tables._contents.pfs == {"p1": PfsMark(TICK_LAST, TICK_FIRST)}
     assert tables.hosts() == {"p1": {"h": 2**62 - 1, "i": 1}}
     assert [text.partition(":")[0] for text in tables.bounded] == [
         "subscriptions", "selectors", "released", "tokens", "latest_delivered", "pfs", "hosts"

@@ -9,33 +9,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.storage.tables.kinds import InMemory, OnDisk, seen, subscribe
+from tests.storage.tables.kinds import InMemory, OnDisk, reselected, seen, subscribe
 from tidemark.errors import (
     DiskFullError,
 )
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.storage.tables.memory_tables import MemoryTables
-from tidemark.storage.tables.tables import ACCEPTED, INCARNATION, PfsMark, Tables, TopicRow
+from tidemark.storage.tables.tables import ACCEPTED, INCARNATION, SUBSCRIBERS, Tables, TopicRow
 from tidemark.storage.witness.known import Known
-from tidemark.ticks import TICK_FIRST, TICK_LAST, TICK_MAX, CheckpointToken
+from tidemark.ticks import TICK_FIRST, TICK_LAST, CheckpointToken
 
 
 def test_what_was_committed_survives_a_crash(host: OnDisk | InMemory) -> None:
     tables: Tables = host.tables
     row = subscribe(tables)
     tables.release(row.id, {"p1": 105, "p2": TICK_LAST})
-    tables.keep_token(row.id, {"p1": 106})
     tables.deliver("p1", 107)
-    tables.mark_pfs("p1", PfsMark(108, 90))
     tables.bump(INCARNATION)
     tables.commit()
     tables = host.crash()
     assert tables.subscriptions() == [row]
     assert tables.subscription("audit") == row
     assert tables.released(row.id) == CheckpointToken({"p1": 105, "p2": TICK_LAST})
-    assert tables.token(row.id) == CheckpointToken({"p1": 106})
     assert tables.latest_delivered() == CheckpointToken({"p1": 107})
-    assert tables.pfs("p1") == PfsMark(108, 90)
     assert tables.counter(INCARNATION) == 1
 
 
@@ -46,13 +42,13 @@ def test_what_was_not_committed_is_seen_at_once_and_lost_in_a_crash(host: OnDisk
     tables.commit()
     subscribe(tables, "lost")
     tables.deliver("p1", 2)
-    tables.keep_token(kept.id, {"p1": 5})
+    tables.release(kept.id, {"p1": 5})
     assert [row.name for row in tables.subscriptions()] == ["kept", "lost"]
     assert tables.latest_delivered() == CheckpointToken({"p1": 2})
     tables = host.crash()
     assert tables.subscriptions() == [kept]
     assert tables.latest_delivered() == CheckpointToken({"p1": 1})
-    assert tables.token(kept.id) == CheckpointToken()
+    assert tables.released(kept.id) == CheckpointToken()
 
 
 def test_positions_never_go_back(host: OnDisk | InMemory) -> None:
@@ -60,11 +56,10 @@ def test_positions_never_go_back(host: OnDisk | InMemory) -> None:
     row = subscribe(tables)
     for tick in (7, 9, 8):
         tables.release(row.id, {"p1": tick})
-        tables.keep_token(row.id, {"p1": tick})
         tables.deliver("p1", tick)
         tables.commit()
     tables = host.crash()
-    assert tables.released(row.id) == tables.token(row.id) == tables.latest_delivered()
+    assert tables.released(row.id) == tables.latest_delivered()
     assert tables.latest_delivered() == CheckpointToken({"p1": 9})
 
 
@@ -83,7 +78,6 @@ def test_a_removed_subscriber_takes_its_positions_along(host: OnDisk | InMemory)
     gone, stays = subscribe(tables, "gone"), subscribe(tables, "stays")
     for row in (gone, stays):
         tables.release(row.id, {"p1": 5})
-        tables.keep_token(row.id, {"p1": 5})
     tables.commit()
     tables.remove_subscription(gone.id)
     tables.remove_subscription(gone.id)
@@ -92,7 +86,7 @@ def test_a_removed_subscriber_takes_its_positions_along(host: OnDisk | InMemory)
     for each in (tables, host.crash()):
         assert each.subscriptions() == [stays]
         assert each.subscription("gone") is None
-        assert each.released(gone.id) == each.token(gone.id) == CheckpointToken()
+        assert each.released(gone.id) == CheckpointToken()
         assert each.released(stays.id) == CheckpointToken({"p1": 5})
 
 
@@ -109,29 +103,12 @@ def test_a_changed_selector_keeps_what_held_before(host: OnDisk | InMemory) -> N
     tables: Tables = host.tables
     row = subscribe(tables)
     tables.commit()
-    changed = row.with_selector(
-        TopicSelector("trades.*", "price > 20"), CheckpointToken({"p1": 200})
-    ).with_epoch(3)
+    wanted = TopicSelector("trades.*", "price > 20")
+    changed = reselected(row, wanted, CheckpointToken({"p1": 200}), epoch=3)
     tables.put_subscription(changed)
     tables.commit()
     tables = host.crash()
     assert tables.subscriptions() == [changed]
-    (found,) = tables.subscriptions()
-    assert [found.in_force("p1", tick) for tick in (100, 101, 200, 201)] == [
-        None,
-        row.current,
-        row.current,
-        changed.current,
-    ]
-
-
-def test_a_version_holds_in_a_pubend_from_the_tick_it_answered(host: OnDisk | InMemory) -> None:
-    row = subscribe(host.tables).with_selector(TopicSelector("trades.>", "price > 20"), CheckpointToken())
-    assert row.in_force("p1", TICK_MAX) == row.history[0]
-    row = row.applied(2, "p1", 300).applied(2, "p1", 400)
-    assert row.in_force("p1", 300) == row.history[0]
-    assert row.in_force("p1", 301) == row.current
-    assert row.in_force("p9", TICK_MAX) is None
 
 
 def test_counters_count_from_one_each_by_itself(host: OnDisk | InMemory) -> None:
@@ -155,7 +132,6 @@ STEPS = st.lists(
         st.tuples(st.just("subscribe"), st.sampled_from("abc")),
         st.tuples(st.just("remove"), st.sampled_from("abc")),
         st.tuples(st.just("release"), st.sampled_from("abc"), st.integers(1, 9)),
-        st.tuples(st.just("keep"), st.sampled_from("abc"), st.integers(1, 9)),
         st.tuples(st.just("select"), st.sampled_from("abc"), st.integers(1, 9)),
         st.tuples(st.just("deliver"), st.sampled_from("pq"), st.integers(1, 9)),
         st.tuples(st.just("commit")),
@@ -174,11 +150,9 @@ def apply(tables: Tables, step: tuple[Any, ...]) -> None:
             tables.remove_subscription(row.id)
         case ("release", _, int(tick)) if row:
             tables.release(row.id, {"p1": tick})
-        case ("keep", _, int(tick)) if row:
-            tables.keep_token(row.id, {"p1": tick})
         case ("select", _, int(tick)) if row:
             since = CheckpointToken({"p1": tick})
-            tables.put_subscription(row.with_selector(TopicSelector("a.b", f"x = {tick}"), since))
+            tables.put_subscription(reselected(row, TopicSelector("a.b", f"x = {tick}"), since))
         case ("deliver", str(pubend), int(tick)):
             tables.deliver(pubend, tick)
         case ("commit",):
@@ -252,9 +226,8 @@ def test_creations_of_a_topic_are_kept_apart_and_what_is_removed_stays_so(host: 
 
 def test_a_history_that_became_shorter_leaves_nothing_behind(host: OnDisk | InMemory) -> None:
     tables: Tables = host.tables
-    row = subscribe(tables).with_selector(
-        TopicSelector("trades.>", "price > 20"), CheckpointToken({"p1": 200})
-    )
+    since = CheckpointToken({"p1": 200})
+    row = reselected(subscribe(tables), TopicSelector("trades.>", "price > 20"), since)
     tables.put_subscription(row)
     tables.commit()
     short = replace(row, history=(replace(row.current, version=1),))
@@ -268,7 +241,7 @@ def test_a_number_given_out_elsewhere_is_not_given_out_again(host: OnDisk | InMe
     tables.use_subscriber(7)
     tables.use_subscriber(5)
     tables.commit()
-    assert host.crash().new_subscriber() == 8
+    assert host.crash().bump(SUBSCRIBERS) == 8
 
 
 def test_what_waits_for_a_commit_is_counted(host: OnDisk | InMemory) -> None:
@@ -305,4 +278,4 @@ def test_tables_that_lost_rows_give_no_number_out_again(host: OnDisk | InMemory)
     tables = host.crash()
     assert tables.generation == 41
     assert tables.bump(INCARNATION) > 7
-    assert tables.new_subscriber() > tables.counter(ACCEPTED) > 90
+    assert tables.bump(SUBSCRIBERS) > tables.counter(ACCEPTED) > 90

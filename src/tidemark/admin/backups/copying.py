@@ -7,7 +7,6 @@ is whole.
 
 from __future__ import annotations
 
-import errno
 import os
 import sqlite3
 from collections.abc import Iterable
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from tidemark.errors import BackupError, TidemarkError
-from tidemark.storage.disk.atomic_file import sync_path
+from tidemark.storage.disk.atomic_file import FULL_ERRNOS, sync_path
 from tidemark.storage.disk.real_disk import RealDisk
 from tidemark.storage.log.identity import VOLUME, identity_of
 from tidemark.storage.log.record import seed_of
@@ -25,7 +24,6 @@ from tidemark.storage.log.segments.scan import scan
 from tidemark.storage.log.segments.segment import SEGMENT_HEADER_BYTES, parse_name
 
 READ_BYTES = 1 << 20
-_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Progress(NamedTuple):
@@ -97,7 +95,7 @@ def link_or_copy(source: Path, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.link(source, target)
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in FULL_ERRNOS:
             raise no_room_or(error, target) from error
         write_copy(target, pieces_of(source))
 
@@ -131,7 +129,7 @@ def sync_directories(path: Path) -> None:
 
 def no_room_or(error: OSError, path: Path) -> BackupError:
     """Return what to say of an error of the target disk."""
-    if error.errno in _FULL:
+    if error.errno in FULL_ERRNOS:
         return BackupError(f"the disk of {path.parent} is full: make room, or choose another directory")
     return BackupError(f"{path} cannot be written: {error.strerror}")
 

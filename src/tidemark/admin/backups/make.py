@@ -18,6 +18,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from tidemark.admin.backups.backup_directories import (
+    UNFINISHED,
+    Backup,
+    name_of,
+    remove_backup,
+    unfinished,
+    whole_backups,
+)
 from tidemark.admin.backups.copying import (
     Progress,
     Report,
@@ -32,14 +40,6 @@ from tidemark.admin.backups.copying import (
     write_copy,
 )
 from tidemark.admin.backups.manifest import FORMAT, BackupFile, Manifest, is_inside, write_manifest
-from tidemark.admin.backups.places import (
-    UNFINISHED,
-    Backup,
-    name_of,
-    remove_backup,
-    unfinished,
-    whole_backups,
-)
 from tidemark.admin.connection import connect
 from tidemark.errors import BackupError, ClientError, TidemarkError, WireError
 from tidemark.storage.disk.atomic_file import sync_path

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidemark.admin.backups.backup_directories import Backup, find_backup
 from tidemark.admin.backups.copying import (
     Progress,
     Report,
@@ -22,7 +23,6 @@ from tidemark.admin.backups.copying import (
     sync_directories,
     write_copy,
 )
-from tidemark.admin.backups.places import Backup, find_backup
 from tidemark.errors import BackupError
 from tidemark.node.disk.data_directory import PARTS, RestoredDirectory
 from tidemark.persistence.restoration import Restoration

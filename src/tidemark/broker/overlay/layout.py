@@ -95,10 +95,6 @@ class Layout:
                     front.append(other)
         return below.get(cell)
 
-    def with_drained(self, *brokers: str) -> Layout:
-        """Return the same layout with these brokers drained."""
-        return replace(self, draining=self.draining | frozenset(brokers))
-
     def without(self, broker: str) -> Layout:
         """Return the same layout without a broker, its links, and the pubends that it hosted."""
         cells = {cell: tuple(each for each in all_ if each != broker) for cell, all_ in self.cells.items()}

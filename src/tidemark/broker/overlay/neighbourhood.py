@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Neighbourhood(Protocol):
-    """The other brokers as the parts of a broker see them; `Overlay` is the one implementation."""
+    """The other brokers as the parts of a broker see them; `OverlayRole` is the one implementation."""
 
     def present(self) -> list[str]:
         """Return the neighbours that frames can be sent to now, sorted by name."""

@@ -1,4 +1,4 @@
-"""Overlay: which neighbours are up, and which one each pubend's stream is taken from (docs/overlay.md).
+"""OverlayRole: which neighbours are up, and which one each pubend's stream is taken from (docs/overlay.md).
 
 A broker follows one neighbour for each pubend: the best one by the routing of its layout and by which links
 are up, its own and its cellmates', and how well they work. A route that fails is left at once, and one whose
@@ -46,7 +46,7 @@ class RouteListener(Protocol):
         """The stream of a pubend comes from another neighbour now, which has been told nothing yet."""
 
 
-class Overlay:
+class OverlayRole:
     """The neighbours of one broker and the routes it takes; see above."""
 
     def __init__(

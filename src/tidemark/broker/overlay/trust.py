@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from tidemark.broker.config import BrokerConfig
-from tidemark.broker.overlay.overlay import Overlay
+from tidemark.broker.overlay.overlay import OverlayRole
 from tidemark.broker.turn import Turn
 from tidemark.errors import NeighbourError
 from tidemark.ticks.tick import CLOCKS_APART_MAX
@@ -82,7 +82,7 @@ class Trust:
     def __init__(
         self,
         config: BrokerConfig,
-        overlay: Overlay,
+        overlay: OverlayRole,
         claims: KnownEpochs,
         said: SaidRows,
         topics: KnownTopics,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tidemark.message.batches.batch import PRELUDE, EventBatch, concatenate
 from tidemark.message.batches.building import are_even, take_across
-from tidemark.ticks import TICK_MIN, Knowledge, Range, RangeSet
+from tidemark.ticks import TICK_MIN, Range, RangeSet, TickKnowledge
 
 Rows = NDArray[np.int64]
 
@@ -123,7 +123,7 @@ class Window:
     """Knowledge and events of one stream beyond `floor`."""
 
     def __init__(self, bytes_max: int, floor: int = TICK_MIN) -> None:
-        self.knowledge = Knowledge()
+        self.knowledge = TickKnowledge()
         self.floor = floor
         #: ranges in the middle that a disk lost and that are therefore L: part of what is known, told as gaps
         self.damaged = RangeSet()

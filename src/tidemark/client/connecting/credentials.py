@@ -33,6 +33,7 @@ class LoginOptions(TypedDict, total=False):
 
     #: the user, with a password
     user: str | None
+    #: the password of the user, or what returns it each time the client logs in
     password: Secret | None
     #: a bearer token (JWT), or what returns a newer one each time it is called
     token: Secret | None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import Any, TypeVar
 
 from tidemark.client.connecting.refusals import error_of
@@ -77,14 +78,19 @@ async def within(answer: Awaitable[_T], what: str, seconds: float) -> _T:
         raise TimedOutError(f"{what} did not come within {seconds:g} s: ask again") from None
 
 
-async def pages(ask: Callable[[dict[str, Any]], Awaitable[Any]], arguments: dict[str, Any]) -> list[Any]:
-    """Ask a question page by page, and return the items of all pages of its answer."""
+async def first_pages(
+    ask: Callable[[dict[str, Any]], Awaitable[Any]], arguments: dict[str, Any], items_max: float = inf
+) -> tuple[list[Any], bool]:
+    """Ask a question page by page until there are at least `items_max` items.
+
+    Returns the items of the pages, and whether these are all that the answer has.
+    """
     items: list[Any] = []
     after: str | None = ""
-    while after is not None:
+    while after is not None and len(items) < items_max:
         more, after = read_page(await ask({"limit": PAGE_ITEMS_MAX, "after": after, **arguments}))
         items += more
-    return items
+    return items, after is None
 
 
 def connection_lost() -> NotConnectedError:

@@ -21,7 +21,7 @@ from tidemark.client.connecting.refusals import error_of
 from tidemark.client.publishing.assignment import AssignmentRule, PubendChoice, read_rule
 from tidemark.client.publishing.options import EventOptions
 from tidemark.client.publishing.outgoing import PublisherStream, Receipt, Ticks
-from tidemark.client.publishing.place import PublisherPlace
+from tidemark.client.publishing.publisher_move import PublisherPlace
 from tidemark.client.topics import ClientTopics
 from tidemark.errors import (
     ClientError,

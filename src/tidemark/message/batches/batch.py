@@ -28,6 +28,7 @@ from tidemark.message.batches.columns import Bools, Bytes, Ints, Spans
 from tidemark.message.batches.spans import joined, stretches
 from tidemark.message.codec.lazy import lazy_property
 
+#: Bytes in any of the forms that Python has for them.
 Buffer = bytes | bytearray | memoryview
 Item = TypeVar("Item", bound=Hashable)
 

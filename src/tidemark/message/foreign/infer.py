@@ -62,6 +62,10 @@ _HINTS: tuple[tuple[type, str], ...] = (
 )
 
 
+class _TooDeepError(EncodeError):
+    """A sample has more levels than a type may have. `to_value`, which does not count them, cannot help."""
+
+
 def infer(value: Any) -> Type:
     """The type of one sample; EncodeError, with the path, for a part that has no type.
 
@@ -70,7 +74,7 @@ def infer(value: Any) -> Type:
     try:
         shape = _shape(value, 0)
     except EncodeError as refused:
-        if refused.reason == _TOO_DEEP:
+        if isinstance(refused, _TooDeepError):
             raise
         # Most samples have no such value, and do not pay for the conversion.
         shape = _shape(to_value(value), 0)
@@ -334,7 +338,7 @@ def _shape(value: Any, depth: int) -> Type:
                 raise EncodeError("a datetime needs a time zone: use datetime.now(timezone.utc)")
             return TIMESTAMP
     if depth >= NESTING_MAX:
-        raise EncodeError(_TOO_DEEP)
+        raise _TooDeepError(_TOO_DEEP)
     match value:
         case dict():
             return _dict_shape(value, depth)

@@ -28,7 +28,7 @@ from tidemark.node.clock import wall_us
 from tidemark.node.disk.data_directory import ACCESS_FILE, OVERLAY_FILE, SNAPSHOT
 from tidemark.persistence.store import Store
 from tidemark.storage.log.checksum import crc32c
-from tidemark.storage.log.segments.place import Place
+from tidemark.storage.log.segments.durable_end import DurableEnd
 from tidemark.wire.answers import SnapshotFile, SnapshotPiece, SnapshotStatus
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def remove_snapshot(data: Path) -> None:
     shutil.rmtree(data / SNAPSHOT, ignore_errors=True)
 
 
-def take_of_log(store: Store, data: Path) -> tuple[list[SnapshotFile], Place]:
+def take_of_log(store: Store, data: Path) -> tuple[list[SnapshotFile], DurableEnd]:
     """Begin a snapshot with the event logs, the topology and who may do what. For the event logs' thread.
 
     Returns its files so far, and up to where the logs are in it. Raises StorageError.
@@ -73,7 +73,9 @@ def take_of_pfs_and_tables(store: Store, data: Path) -> tuple[list[SnapshotFile]
     return [*files, SnapshotFile(TABLES_COPY, copy.stat().st_size, False)], generation
 
 
-def _linked(data: Path, part: str, cut: Mapping[str, int | None], place: Place | None) -> list[SnapshotFile]:
+def _linked(
+    data: Path, part: str, cut: Mapping[str, int | None], place: DurableEnd | None
+) -> list[SnapshotFile]:
     """Link the files of a part of the data directory into the snapshot. Returns them."""
     directory = data / SNAPSHOT / part
     _carefully(partial(directory.mkdir, parents=True, exist_ok=True), directory)

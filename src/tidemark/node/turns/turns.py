@@ -22,13 +22,13 @@ on a thread; the connection waits for it, and the time that it took counts as th
 holds the interpreter lock while it works, and each time that the loop gives it up, for a socket say, the loop
 waits for it again. So the thread rests after each half millisecond of work for as long as it has worked, and
 longer while connections wait (`thread_rest`): what works on many fields or messages calls the rest itself
-(`message.codec.rest`). Before, the thread rested by a function that Python calls at every call
-(`sys.setprofile`): a schema then took 0.55 s of processor time in place of 0.12 s, and the loop was disturbed
-for 3.4 s in place of 0.4 s, so that nothing was won.
+(`message.codec.rest`). To rest by a function that Python calls at every call (`sys.setprofile`) was tried and
+turned down: a schema took 0.55 s of processor time with it and takes 0.12 s, and the loop was disturbed for
+3.4 s and is for 0.4 s.
 
-Connections used to take turns in the order in which they began to wait. With a dozen busy ones a publisher
-of one event every 10 ms then got its next slice when all others had had theirs, each a few milliseconds, by
-which time more events had come than fit into a slice: it was never done, and waited for seconds.
+To let connections take turns in the order in which they begin to wait was turned down too. With a dozen busy
+ones, a publisher of one event every 10 ms gets its next slice when all others have had theirs, each a few
+milliseconds; by then more events have come than fit into a slice: it is never done, and waits for seconds.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tidemark.node.connection import Connection
     from tidemark.node.server import Server
     from tidemark.node.workers.handed_sockets import HandedSockets
-    from tidemark.node.workers.places import Places
+    from tidemark.node.workers.subscription_workers import SubscriptionWorkers
 
 #: A client that has other subscriptions here is sent away after this time: it has their tokens by then, and
 #: brings them along. Without them it would be sent to and fro.
@@ -50,7 +50,9 @@ def is_sent_away(server: Server, connection: Connection, frame: Subscribe | Unsu
 class Redirects:
     """Sends clients of one worker to the others. It belongs to the worker's server."""
 
-    def __init__(self, server: Server, own_port: int, places: Places, handed: HandedSockets) -> None:
+    def __init__(
+        self, server: Server, own_port: int, places: SubscriptionWorkers, handed: HandedSockets
+    ) -> None:
         """`own_port` is that of the worker's own address: who is at another one has come over the front."""
         self._server = server
         self._own_port = own_port

@@ -3,7 +3,7 @@
 It goes at any moment, also while it is on its way, and because its broker is down or being drained. What it
 sent over its last connection may arrive long after it has left, or a process of it that stood still until
 then sends it again. Before it publishes at another pubend it asks the last one which of its events are there,
-as the real client does (`client.publishing.place`).
+as the real client does (`client.publishing.publisher_move`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from tidemark.errors import DiskFailedError, DiskFullError, StorageError
 from tidemark.spark.stores.folder import Folder, FoundFile, NewFile, TaggedContent
-from tidemark.storage.disk.atomic_file import sync_path
+from tidemark.storage.disk.atomic_file import FULL_ERRNOS, sync_path
 
 
 class MountedFolder(Folder):
@@ -160,9 +160,7 @@ class MountedFolder(Folder):
             raise
         except (OSError, DeltaError) as error:
             text = getattr(error, "strerror", None) or str(error).splitlines()[0]
-            # delta-rs has no code for a full disk: the words of the operating system are all it passes on.
-            full = "No space left" in str(error) or "quota" in str(error)
-            kind = DiskFullError if full else DiskFailedError
+            kind = DiskFullError if _is_full(error) else DiskFailedError
             raise kind(text, path=self.at(name) if name else self.text) from error
 
     def _draft(self, name: str) -> Path:
@@ -193,6 +191,15 @@ class _MountedFile(NewFile):
         with suppress(OSError):
             self.stream.close()
         self._path.unlink(missing_ok=True)
+
+
+def _is_full(error: Exception) -> bool:
+    number = getattr(error, "errno", None)
+    if number is not None:
+        return number in FULL_ERRNOS
+    # The errors of delta-rs have no number, also those that are an OSError: the words of the operating system
+    # are all that it passes on.
+    return "No space left" in str(error) or "quota" in str(error)
 
 
 def _private(path: str, flags: int) -> int:

@@ -10,6 +10,7 @@ outside data directories, which belong to the user.
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
     from tidemark.message.batches.batch import Buffer
     from tidemark.storage.disk.disk import Disk
+
+#: What `errno` is when a disk is full, or the user's share of it.
+FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def replace_file(disk: Disk, name: str, pieces: Sequence[Buffer], *, draft: str | None = None) -> None:

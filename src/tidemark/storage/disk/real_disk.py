@@ -19,6 +19,7 @@ from contextlib import suppress
 
 from tidemark.errors import DamagedError, DirectoryLockedError, DiskFailedError, DiskFullError, StorageError
 from tidemark.message.batches.batch import Buffer
+from tidemark.storage.disk.atomic_file import FULL_ERRNOS
 
 LOCK = "lock"
 #: Pieces that one system call takes (IOV_MAX on Linux and macOS).
@@ -30,7 +31,7 @@ _SMALL_BYTES = 4 << 10
 _SMALL_SYNCS = 4
 #: A file of so many bytes is a large one, whose blocks take long to give back.
 LARGE_BYTES = 16 << 20
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FULL = FULL_ERRNOS | {errno.EFBIG}
 _datasync = getattr(os, "fdatasync", os.fsync)
 
 

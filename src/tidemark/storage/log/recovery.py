@@ -18,8 +18,8 @@ from tidemark.storage.disk.disk import Disk
 from tidemark.storage.log.catalogue import Entry, decode_catalogue
 from tidemark.storage.log.damage import Damage
 from tidemark.storage.log.record import CATALOGUE_STREAM
+from tidemark.storage.log.segments.durable_end import NOWHERE, DurableEnd
 from tidemark.storage.log.segments.open_segments import Segments
-from tidemark.storage.log.segments.place import NOWHERE, Place
 from tidemark.storage.log.segments.scan import Region
 from tidemark.storage.log.segments.segment import (
     SEGMENT_HEADER_BYTES,
@@ -62,7 +62,7 @@ class RecoveredVolume:
     damage: list[Damage] = field(default_factory=list)
 
 
-def recover(disk: Disk, identity: int, synced: Place = NOWHERE) -> RecoveredVolume:
+def recover(disk: Disk, identity: int, synced: DurableEnd = NOWHERE) -> RecoveredVolume:
     """Returns what is in the directory. Raises UnknownFormatError or DamagedError if that cannot be told.
 
     Everything before `synced` is known to have been on the platter: what is missing of it is damage and no
@@ -77,7 +77,7 @@ def recover(disk: Disk, identity: int, synced: Place = NOWHERE) -> RecoveredVolu
     return found
 
 
-def _read_segments(disk: Disk, identity: int, found: RecoveredVolume, synced: Place) -> None:
+def _read_segments(disk: Disk, identity: int, found: RecoveredVolume, synced: DurableEnd) -> None:
     numbers = _numbers(disk, found)
     if numbers:
         disk.open(segment_name(numbers[-1]), uncached=True).close()
@@ -232,7 +232,7 @@ def _settle_tail(
     identity: int,
     content: SegmentContents,
     found: RecoveredVolume,
-    synced: Place,
+    synced: DurableEnd,
     *,
     whole: bool,
 ) -> None:

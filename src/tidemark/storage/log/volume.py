@@ -36,7 +36,7 @@ from tidemark.storage.log.record import RECORD_BYTES_MAX
 from tidemark.storage.log.recovery import RecoveredVolume, recover
 from tidemark.storage.log.reserve import Reserve
 from tidemark.storage.log.rows import RecordRows
-from tidemark.storage.log.segments.place import NOWHERE, Place
+from tidemark.storage.log.segments.durable_end import NOWHERE, DurableEnd
 from tidemark.storage.log.segments.segment import SEGMENT_BYTES, segment_name
 from tidemark.storage.log.stream import LogStream, Pending, Undo
 from tidemark.storage.log.writer import VolumeWriter
@@ -103,7 +103,7 @@ class LogVolume:
         *,
         identity: int,
         segment_bytes: int = SEGMENT_BYTES,
-        synced: Place = NOWHERE,
+        synced: DurableEnd = NOWHERE,
         is_partial: bool = False,
     ) -> LogVolume:
         """Lock the directory and recover the volume in it, or create one. Returns the open volume.
@@ -147,7 +147,7 @@ class LogVolume:
         return damage.last_index > self._streams[damage.stream].chopped
 
     @property
-    def place(self) -> Place:
+    def place(self) -> DurableEnd:
         """Everything before this place is on the platter; NOWHERE before anything was written."""
         return self._writer.place
 

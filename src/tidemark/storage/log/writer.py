@@ -14,8 +14,8 @@ from tidemark.storage.log.catalogue import Entry, encode_catalogue
 from tidemark.storage.log.checksum import crc32c
 from tidemark.storage.log.record import CATALOGUE_STREAM, record_bytes
 from tidemark.storage.log.recovery import RecoveredVolume
+from tidemark.storage.log.segments.durable_end import NOWHERE, DurableEnd
 from tidemark.storage.log.segments.open_segments import Segments
-from tidemark.storage.log.segments.place import NOWHERE, Place
 from tidemark.storage.log.segments.tail import TailSegment
 from tidemark.storage.log.stream import Pending
 
@@ -42,10 +42,10 @@ class VolumeWriter:
         self._used = False
 
     @property
-    def place(self) -> Place:
+    def place(self) -> DurableEnd:
         """Everything before this place is on the platter."""
         tail = self._tail  # another thread may ask while a new segment is begun
-        return NOWHERE if tail is None else Place(tail.number, tail.synced)
+        return NOWHERE if tail is None else DurableEnd(tail.number, tail.synced)
 
     def write(
         self,

@@ -10,7 +10,7 @@ What a crash may lose: what was appended or chopped since the last sync. That is
 goes up only after the sync: the same events are matched again, and what the PFS already has changes nothing.
 """
 
-from tidemark.storage.pfs.filtering import Filtered, PersistentFiltering
+from tidemark.storage.pfs.filtering import PersistentFiltering
 from tidemark.storage.pfs.reading import Missed
 
-__all__ = ["Filtered", "Missed", "PersistentFiltering"]
+__all__ = ["Missed", "PersistentFiltering"]

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -44,22 +43,6 @@ from tidemark.ticks import Range, Tick, Ticks
 READ_BLOCKS_MAX = 256
 
 _PREFIX = "pfs/"
-
-
-class Filtered(NamedTuple):
-    """Events of a range that were matched again, in the form that `append` takes."""
-
-    ticks: Ticks
-    sets: Ids
-    lengths: Ids
-    members: MembersOf
-
-
-class MatchAgain(Protocol):
-    """Matches the events of a range again, with the selectors that were in force then."""
-
-    def __call__(self, base: Tick, upto: Tick, /) -> Filtered:
-        """Returns what matched in `(base, upto]`."""
 
 
 class PersistentFiltering:
@@ -146,16 +129,6 @@ class PersistentFiltering:
         Reads every block of the range.
         """
         return self._stream(pubend).check(base, upto)
-
-    def rebuild(self, pubend: str, base: Tick, upto: Tick, match: MatchAgain) -> list[Range]:
-        """Fill in what is unknown of `(base, upto]` by `match`. Returns the parts that were unknown.
-
-        A caller that has to wait for the events calls `append` itself when it has them.
-        """
-        ranges = self.unknown(pubend, base, upto)
-        for start, stop in ranges:
-            self.append(pubend, start, stop, *match(start, stop))
-        return ranges
 
     def chop(self, pubend: str, upto: Tick) -> None:
         """Everything at or below `upto` is released: remove as much of it as fills whole blocks.

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from tidemark.errors import DiskFullError
 from tidemark.message.generations import creation_of
-from tidemark.storage.log.segments.place import Place
-from tidemark.storage.tables.subscription import SUBSCRIBER_MAX, SubscriptionRow
+from tidemark.storage.log.segments.durable_end import DurableEnd
+from tidemark.storage.tables.subscription import SubscriptionRow
 from tidemark.storage.witness.known import Known
 from tidemark.ticks import TICK_MIN, CheckpointToken, Tick
 
@@ -72,16 +72,15 @@ class TableRows:
     #: released goes back a little, so the pubend keeps its events a little longer. Nothing is delivered again
     #: for that, because the subscriber's own token decides.
     released: Positions = field(default_factory=dict)
-    #: Subscriber -> the token that the broker keeps for it. A crash loses nothing that was confirmed: the
-    #: token is committed before the subscriber's commit is answered. After a commit without an answer the
-    #: events come again, which is what the acknowledgement mode promises.
+    #: Subscriber -> the token that a broker kept for it. No broker writes or reads these rows now, because a
+    #: subscriber keeps its own token; the table stays so that files of tables keep their form.
     tokens: Positions = field(default_factory=dict)
     #: Pubend -> latest_delivered. A crash may lose the latest steps: the constream delivers again from there,
     #: the PFS recognises what it has, and subscribers skip what their tokens cover. The value is committed
     #: after the PFS has synced, so it is never ahead of the PFS.
     latest_delivered: dict[str, Tick] = field(default_factory=dict)
-    #: Pubend -> what its PFS should hold. A crash may lose the latest marks: a lower mark expects less of the
-    #: PFS, which knows its own last tick anyway.
+    #: Pubend -> what its PFS should hold. No broker writes or reads these rows now, because the PFS knows its
+    #: own last tick; the table stays so that files of tables keep their form.
     pfs: dict[str, PfsMark] = field(default_factory=dict)
     #: Name -> value. A crash loses nothing that was used: a number is committed before anyone gets it, so
     #: that no number is given out twice.
@@ -199,12 +198,12 @@ class Tables(ABC):
     def known(self) -> Known:
         """Returns what the tables know of all stores."""
         log, pfs = (
-            Place(self.counter(segment), self.counter(offset))
+            DurableEnd(self.counter(segment), self.counter(offset))
             for segment, offset in (_PLACES[:2], _PLACES[2:])
         )
         return Known(log, pfs, self.generation, self.counter(INCARNATION), self.counter(SUBSCRIBERS))
 
-    def learn(self, log: Place, pfs: Place) -> None:
+    def learn(self, log: DurableEnd, pfs: DurableEnd) -> None:
         """Keep how far the log and the PFS are on the platter."""
         for name, value in zip(_PLACES, (*log, *pfs), strict=True):
             if value != self.counter(name):
@@ -250,12 +249,6 @@ class Tables(ABC):
         """Returns the subscription of this name, or None."""
         return self._by_name.get(name)
 
-    def new_subscriber(self) -> int:
-        """Returns a number that no subscriber has had."""
-        number = self.bump(SUBSCRIBERS)
-        assert number <= SUBSCRIBER_MAX
-        return number
-
     def use_subscriber(self, number: int) -> None:
         """The broker uses this number for a subscriber: no number up to it is given out from now on."""
         if number > self.counter(SUBSCRIBERS):
@@ -289,14 +282,6 @@ class Tables(ABC):
         """Returns the ticks that the subscriber has acknowledged."""
         return CheckpointToken(self._contents.released.get(subscriber))
 
-    def keep_token(self, subscriber: int, positions: Mapping[str, Tick]) -> None:
-        """Keep these ticks as the subscriber's token; a lower tick than before is ignored."""
-        self._advance(self._contents.tokens, self._changes.tokens, subscriber, positions)
-
-    def token(self, subscriber: int) -> CheckpointToken:
-        """Returns the token that is kept for the subscriber; an empty one if there is none."""
-        return CheckpointToken(self._contents.tokens.get(subscriber))
-
     def deliver(self, pubend: str, tick: Tick) -> None:
         """latest_delivered of the pubend is `tick`; a lower tick than before is ignored."""
         if tick > self._contents.latest_delivered.get(pubend, TICK_MIN):
@@ -305,14 +290,6 @@ class Tables(ABC):
     def latest_delivered(self) -> CheckpointToken:
         """Returns latest_delivered of every pubend."""
         return CheckpointToken(self._contents.latest_delivered)
-
-    def mark_pfs(self, pubend: str, mark: PfsMark) -> None:
-        """Keep what the PFS holds of a pubend."""
-        self._contents.pfs[pubend] = self._changes.pfs[pubend] = mark
-
-    def pfs(self, pubend: str) -> PfsMark | None:
-        """Returns the last mark of a pubend, or None."""
-        return self._contents.pfs.get(pubend)
 
     def put_topic(self, row: TopicRow) -> None:
         """Add a topic, or add versions of its schema to those it has; an open one may become declared.

@@ -15,7 +15,7 @@ from struct import Struct
 
 from tidemark.message.batches.batch import Buffer
 from tidemark.storage.log.checksum import crc32c
-from tidemark.storage.log.segments.place import NOWHERE, Place
+from tidemark.storage.log.segments.durable_end import NOWHERE, DurableEnd
 
 _NUMBERS = Struct("<8Q")
 _FORM = Struct("<II64s")
@@ -27,8 +27,8 @@ KNOWN_BYTES = _FORM.size
 class Known:
     """What is certain of all stores. The default is to know nothing."""
 
-    log: Place = NOWHERE
-    pfs: Place = NOWHERE
+    log: DurableEnd = NOWHERE
+    pfs: DurableEnd = NOWHERE
     #: how many commits the tables have had
     generation: int = 0
     #: how often the broker was started
@@ -49,7 +49,7 @@ class Known:
             max(self.topology, other.topology),
         )
 
-    def with_log(self, log: Place) -> Known:
+    def with_log(self, log: DurableEnd) -> Known:
         """Returns this with the log at `log`, which is no earlier than what is known of it."""
         return Known(log, self.pfs, self.generation, self.incarnation, self.subscribers, self.topology)
 
@@ -69,4 +69,4 @@ def decode_known(data: Buffer) -> Known | None:
     if crc32c(numbers) != check:
         return None
     segment, offset, pfs_segment, pfs_offset, *others = _NUMBERS.unpack(numbers)
-    return Known(Place(segment, offset), Place(pfs_segment, pfs_offset), *others)
+    return Known(DurableEnd(segment, offset), DurableEnd(pfs_segment, pfs_offset), *others)

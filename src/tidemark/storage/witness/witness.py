@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from tidemark.errors import DiskFullError
 from tidemark.storage.disk.disk import Disk, File
-from tidemark.storage.log.segments.place import Place
+from tidemark.storage.log.segments.durable_end import DurableEnd
 from tidemark.storage.log.segments.segment import read_all
 from tidemark.storage.witness.known import KNOWN_BYTES, Known, decode_known
 
@@ -44,7 +44,7 @@ class Witness:
         self.known = self.known.joined(known)
         self._write(sync=sync)
 
-    def note_log(self, place: Place) -> None:
+    def note_log(self, place: DurableEnd) -> None:
         """Keep that the log has got to `place`, as after each of its syncs. Raises DiskFailedError."""
         if place > self.known.log:
             self.known = self.known.with_log(place)

@@ -72,7 +72,7 @@ class _PublishCame(NamedTuple):
 class _Came(NamedTuple):
     """What one read has brought of a publisher: the bytes, from the first Publish on, and what they are."""
 
-    publisher: _Served
+    publisher: _BulkConnection
     data: bytes
     frames: list[_PublishCame]
 
@@ -87,12 +87,12 @@ class BulkServer:
         self._work: SimpleQueue[_Came] = SimpleQueue()
         #: kind -> what a subscriber of it missed, and those who are there
         self._held: list[list[_Piece]] = [[] for _ in range(kinds)]
-        self._live: list[list[_Served]] = [[] for _ in range(kinds)]
+        self._live: list[list[_BulkConnection]] = [[] for _ in range(kinds)]
 
     async def open(self) -> None:
         """Listen."""
         self._loop = asyncio.get_running_loop()
-        self._server = await self._loop.create_server(lambda: _Served(self), "127.0.0.1", 0)
+        self._server = await self._loop.create_server(lambda: _BulkConnection(self), "127.0.0.1", 0)
         threading.Thread(target=self._run, name="disk", daemon=True).start()
 
     async def url(self) -> str:
@@ -110,7 +110,7 @@ class BulkServer:
         """Queue what came for the disk thread."""
         self._work.put(came)
 
-    def subscribe(self, subscriber: _Served, kind: int) -> None:
+    def subscribe(self, subscriber: _BulkConnection, kind: int) -> None:
         """Send a subscriber all that it missed; what is published from now on is sent to it too."""
         for piece in self._held[kind]:
             subscriber.deliver(piece)
@@ -154,7 +154,7 @@ class BulkServer:
         return [(kind, _Piece(upto, batch.take(chosen))) for kind, chosen in rows if len(chosen)]
 
 
-class _Served(asyncio.BufferedProtocol):
+class _BulkConnection(asyncio.BufferedProtocol):
     """One connection to the server."""
 
     def __init__(self, server: BulkServer) -> None:

@@ -30,6 +30,7 @@ from tidemark.lab.bench.system.fanout import KINDS, WINDOW_EVENTS, subscribing
 from tidemark.lab.processes.process_numbers import ProcessStat, resident_bytes
 from tidemark.node.config.units import HostPort
 from tidemark.node.workers.layout import PORT_STEP, own_address
+from tidemark.wire.answers import LINKS
 
 #: Where ports are looked for: below those that the system gives to whoever wants any.
 PORTS = range(20_000, 32_000, 100)
@@ -76,7 +77,7 @@ class WorkersProcess(BenchProcess):
         try:
             for url in self._own:
                 with sync.connect(url) as client:
-                    if not all(link["is_up"] for link in client.ask("links")):
+                    if not all(link.is_up for link in client.ask(LINKS)):
                         return False
         except NotConnectedError:
             return False

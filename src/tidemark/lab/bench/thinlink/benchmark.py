@@ -24,6 +24,7 @@ from typing import Any
 from tidemark.lab.bench.report import Goal, Measurement, Section
 from tidemark.lab.bench.thinlink.namespaces import FAR_HOST, NEAR_HOST, ThinNetwork, problem
 from tidemark.lab.processes.broker_start import listening_address, set_arguments, wait_until
+from tidemark.wire.answers import LinkStatus
 
 PORT = 7676
 READY_SECONDS_MAX = 30.0
@@ -165,18 +166,20 @@ class ThinBed:
 
     def link_deaths(self) -> int:
         """Return how often the far broker has lost its link since it started."""
-        return int(self._links()["condition"]["deaths"])
+        condition = self._link().condition
+        assert condition is not None, "the far broker is of this version"
+        return condition.deaths
 
     def said(self, name: str) -> str:
         """Return the end of what a process has written to its log."""
         return self._said(name).read_text(errors="replace")[-500:]
 
     def _is_linked(self) -> bool:
-        return bool(self._links()["is_up"])
+        return self._link().is_up
 
-    def _links(self) -> Any:
+    def _link(self) -> LinkStatus:
         (link,) = self.run(self.network.far, "ask_links", url=f"tidemark://{FAR_HOST}:{PORT}")["links"]
-        return link
+        return LinkStatus.from_json(link)
 
     def _said(self, name: str) -> Path:
         return self._directory / f"{name}.log"

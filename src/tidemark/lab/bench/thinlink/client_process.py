@@ -16,6 +16,7 @@ from typing import Any
 
 import tidemark
 from tidemark.node.process.parent import end_with_parent
+from tidemark.wire.answers import LINKS
 
 SCHEMA = "[n: int, at: long, text: string]"
 HISTORY_TOPIC, LIVE_TOPIC = "history.x", "live.x"
@@ -83,7 +84,7 @@ async def take_history(url: str, token: Mapping[str, int], events: int, seconds:
 async def ask_links(url: str) -> dict[str, Any]:
     """Ask a broker for its links."""
     async with tidemark.connect(url) as tm:
-        return {"links": await tm.ask("links")}
+        return {"links": [link.to_json() for link in await tm.ask(LINKS)]}
 
 
 async def take_live(url: str) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Places: which worker has which durable subscription, in one file that all workers read and write.
+"""SubscriptionWorkers: which worker has which durable subscription, in a file that all of them use.
 
 A subscription's place, unless its application keeps the token, is known to the worker that has it. The file
 says which one that is. It is written before a worker takes a subscription, and each worker enters what it has
-when it starts, so what a power failure takes from the file comes back. A name that is wrong in it is as if
-the subscriber had come to that worker: that is what happened before.
+when it starts, so what a power failure takes from the file comes back. Where it names the wrong worker, the
+subscriber is told what it would be told if it had come to that worker by itself.
 
 A file that cannot be read or written is no reason to refuse anybody: then nothing is known.
 """
@@ -22,7 +22,7 @@ LOCKED_SECONDS_MAX = 0.5
 log = Log("places")
 
 
-class Places:
+class SubscriptionWorkers:
     """The file, as one worker uses it."""
 
     def __init__(self, path: Path, worker: str) -> None:

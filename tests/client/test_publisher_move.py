@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.client.test_outgoing import add
 from tidemark.client.publishing.outgoing import PublisherStream
-from tidemark.client.publishing.place import PublisherPlace
+from tidemark.client.publishing.publisher_move import PublisherPlace
 from tidemark.wire.moving.frames import Come, Leave, Left
 
 
