@@ -211,10 +211,12 @@ class Admin:
     def _for_owner(self, client: int, found: HostedSubscription, owed: OwedOf) -> SubscriptionStatus:
         """Return a subscription as its owner may know it: without what its rules of today keep from it.
 
-        What is owed is not told where an earlier rule has chosen it.
+        What is owed is not told where an earlier rule has chosen it, or a field that is hidden now.
         """
         status, pattern = self.subscription(found, owed), found.current.wanted.pattern
         is_same = self._access.seen(client, pattern) == found.seen
+        if self._access.chooses_by_hidden(client, found):
+            is_same, status = False, replace(status, over_quota=False)
         pubends = {
             pubend: progress
             if is_same

@@ -26,6 +26,7 @@ from tidemark.broker.access.quotas import Quotas
 from tidemark.broker.access.rule_fits import RuleFits
 from tidemark.broker.access.rule_matchers import RuleMatchers
 from tidemark.broker.effects import RefuseClient
+from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.selector_fit import check_fit
 from tidemark.broker.turn import Turn
 from tidemark.errors import AccessError, SelectorError, TidemarkError
@@ -207,6 +208,14 @@ class AccessControl:
         """Return what a client is shown of the selector of its own subscription: its rules are part of it."""
         rights = self.rights(client)
         return selector if rights is None else rights.shown(pattern, selector)
+
+    def chooses_by_hidden(self, client: int, subscription: HostedSubscription) -> bool:
+        """Return whether a selector that a subscription has had chose by what is hidden from a client now."""
+        rights = self.rights(client)
+        return rights is not None and any(
+            rights.chooses_by_hidden(each.wanted.pattern, each.wanted.selector)
+            for each in subscription.periods
+        )
 
     def sees_all(self, client: int) -> bool:
         """Return whether no rule keeps events, or fields of them, from a client."""

@@ -97,7 +97,11 @@ class Sessions:
             self._by_client.setdefault(client, set())
             # What is waited for is in a commit that has not been reported yet, or in the one being reported.
             self._turn.tables.after(partial(self._subscribe_again, client, frame))
-        elif known.moved_to is not None or _is_from_another_broker(frame, known):
+        elif (
+            known.moved_to is not None
+            or _is_from_another_broker(frame, known)
+            or self._access.chooses_by_hidden(client, known)
+        ):
             self._take_back(client, frame, known)
         elif is_change(frame, known):
             self._change(client, frame, known)
@@ -173,6 +177,9 @@ class Sessions:
 
     def _take_back(self, client: int, frame: Subscribe, subscription: HostedSubscription) -> None:
         """The subscriber was, or may have been, at another broker meanwhile: treat it as coming from there.
+
+        So is one whose selector of before chose by a field that is hidden from it now: which events that were
+        would tell what the field says. Its present selector holds for all that it has not acknowledged.
 
         What it was told there is not known here. At pubends that its token does not name it was told nothing.
         """
