@@ -142,6 +142,7 @@ class Admin:
                 found.events,
                 lambda reached: self._reply(client, frame, dumps(reached)),
                 lambda code, reason: self._reply(client, frame, AdminError(code, reason)),
+                sees_all=self._access.sees_all(client),
             )
         else:
             self._reply(client, frame, found)
@@ -185,20 +186,29 @@ class Admin:
         return page_of(known, len(self._registry.topics), given)
 
     def _pubends_for(self, client: int) -> list[PubendStatus]:
-        """Return the pubends; how much is published, and when, is for those who may monitor.
+        """Return the pubends; what is published, and what others have read, is for those who may monitor.
 
         Others read up to the position. They are not told that there is no event: a reader would ask for none.
         """
         found = self.pubends()
         if self._access.may_monitor(client):
             return found
-        return [replace(each, last_event=each.position, bytes=0, publishers=0) for each in found]
+        return [
+            replace(each, last_event=each.position, released=None, bytes=0, publishers=0) for each in found
+        ]
 
     def _streams_for(self, client: int) -> list[StreamStatus]:
+        """Return the streams; those who may not monitor are told how far they have got, as a queue asks.
+
+        What they are not told is 0, none or empty.
+        """
         found = self.streams()
         if self._access.may_monitor(client):
             return found
-        return [replace(each, window_bytes=0, catching_up=0) for each in found]
+        return [
+            StreamStatus(each.pubend, each.position, each.delivered, None, TICK_MIN, 0, None, (), 0)
+            for each in found
+        ]
 
     def _subscription_for(self, client: int, given: Arguments) -> CountedAnswer:
         found = self._named(given)
