@@ -211,7 +211,7 @@ class Admin:
         ]
 
     def _subscription_for(self, client: int, given: Arguments) -> CountedAnswer:
-        found = self._named(given)
+        found = self._named(given, client)
         if not self._access.may_monitor(client) and not self._access.may_touch(client, found.owner):
             raise AdminError("unknown", f"there is no subscription {found.name!r} at this broker")
         if self._access.may_monitor(client) or self._access.owner(client) != found.owner:
@@ -345,10 +345,13 @@ class Admin:
             is_exact=owed is None or owed.is_exact,
         )
 
-    def _named(self, given: Arguments) -> HostedSubscription:
-        """Return the subscription that the arguments name; AdminError if this broker does not have it."""
+    def _named(self, given: Arguments, client: int | None = None) -> HostedSubscription:
+        """Return the subscription that the arguments name, the client's own if there are several of the name.
+
+        AdminError if this broker does not have it.
+        """
         name = given.get("name")
-        found = self._sessions.find(name) if isinstance(name, str) else None
+        found = self._sessions.find(name, client) if isinstance(name, str) else None
         if found is None:
             raise AdminError("unknown", f"there is no subscription {name!r} at this broker")
         return found
