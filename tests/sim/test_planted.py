@@ -57,6 +57,7 @@ FINDS = {
     "restart-unruled": 35,
     "old-rules-overtake": 0,
     "hidden-in-catchup": 0,
+    "hidden-in-selectors": 0,
     "names-of-others": 0,
     "quota-forgotten": 1,
     "held-for-ever": 5,

@@ -11,7 +11,7 @@ from tidemark.access.rights import Rights
 from tidemark.message.batches.hidden_fields import HiddenFields
 from tidemark.sim.judging.ground_truth import GroundTruth, ViolationError
 from tidemark.sim.judging.publishing_rates import PublishingRates
-from tidemark.sim.judging.shown_fields import ShownFields, schema_without
+from tidemark.sim.judging.shown_fields import ShownFields, named_in, schema_without
 from tidemark.sim.swarm.rulebooks import READERS, some_rulebook
 
 TOPICS = ("t.x", "t.y", "t.z")
@@ -55,6 +55,12 @@ def test_of_two_documents_the_one_of_the_higher_version_holds_and_then_that_of_t
     rival = AccessDocument.parse(first, 2)
     assert rival.supersedes(newer) == (rival.digest > newer.digest)
     assert rival.supersedes(newer) != newer.supersedes(rival)
+
+
+def test_the_oracle_knows_which_fields_a_selector_names() -> None:
+    assert named_in("n = 7 OR kind = 'n secret'") == {"n", "kind"}
+    assert named_in("kind IN ('secret') AND key = 'n'") == {"kind"}
+    assert named_in("") == frozenset()
 
 
 def test_the_oracle_knows_every_schema_in_which_an_event_may_be_shown() -> None:

@@ -141,6 +141,18 @@ class Rights:
         hidden = {name for _, names in self.hidden(pattern) for name in names}
         return next((path[0] for path in sorted(paths_of(tree)) if path[0] in hidden), None)
 
+    def chooses_by_hidden(self, pattern: str, selector: str) -> bool:
+        """Return whether a selector, with the rules that were added to it, chooses by a field that is hidden.
+
+        The conditions of the rules of today may name such fields. A condition that was a rule once, and is
+        none any more, cannot be told from one of the subscriber, and counts as its own.
+        """
+        if not self.hidden(pattern) or self.hidden_in(pattern, selector) is None:
+            return False
+        rules = _operands(parse(self.seen(pattern)))
+        own = [each for each in _operands(parse(selector)) if each not in rules]
+        return any(self.hidden_in(pattern, render(each)) is not None for each in own)
+
     def shown(self, pattern: str, selector: str) -> str:
         """Return `selector` without those of its conditions that name a field that is hidden.
 
@@ -148,8 +160,7 @@ class Rights:
         """
         if self.hidden_in(pattern, selector) is None:
             return selector
-        tree = parse(selector)
-        parts = tree.operands if isinstance(tree, And) else (tree,)
+        parts = _operands(parse(selector))
         kept = [each for each in parts if self.hidden_in(pattern, render(each)) is None]
         return render(_all_of(kept)) if kept else ""
 
@@ -248,6 +259,11 @@ def _flat(nodes: Iterable[Node], kind: type[And] | type[Or]) -> Iterable[Node]:
             yield from node.operands
         else:
             yield node
+
+
+def _operands(tree: Node) -> tuple[Node, ...]:
+    """Return the conditions that a condition joins by AND; itself, if it joins none."""
+    return tree.operands if isinstance(tree, And) else (tree,)
 
 
 def _plain(node: Node) -> Node:

@@ -142,6 +142,7 @@ class Admin:
                 found.events,
                 lambda reached: self._reply(client, frame, dumps(reached)),
                 lambda code, reason: self._reply(client, frame, AdminError(code, reason)),
+                sees_all=self._access.sees_all(client),
             )
         else:
             self._reply(client, frame, found)
@@ -185,23 +186,32 @@ class Admin:
         return page_of(known, len(self._registry.topics), given)
 
     def _pubends_for(self, client: int) -> list[PubendStatus]:
-        """Return the pubends; how much is published, and when, is for those who may monitor.
+        """Return the pubends; what is published, and what others have read, is for those who may monitor.
 
         Others read up to the position. They are not told that there is no event: a reader would ask for none.
         """
         found = self.pubends()
         if self._access.may_monitor(client):
             return found
-        return [replace(each, last_event=each.position, bytes=0, publishers=0) for each in found]
+        return [
+            replace(each, last_event=each.position, released=None, bytes=0, publishers=0) for each in found
+        ]
 
     def _streams_for(self, client: int) -> list[StreamStatus]:
+        """Return the streams; those who may not monitor are told how far they have got, as a queue asks.
+
+        What they are not told is 0, none or empty.
+        """
         found = self.streams()
         if self._access.may_monitor(client):
             return found
-        return [replace(each, window_bytes=0, catching_up=0) for each in found]
+        return [
+            StreamStatus(each.pubend, each.position, each.delivered, None, TICK_MIN, 0, None, (), 0)
+            for each in found
+        ]
 
     def _subscription_for(self, client: int, given: Arguments) -> CountedAnswer:
-        found = self._named(given)
+        found = self._named(given, client)
         if not self._access.may_monitor(client) and not self._access.may_touch(client, found.owner):
             raise AdminError("unknown", f"there is no subscription {found.name!r} at this broker")
         if self._access.may_monitor(client) or self._access.owner(client) != found.owner:
@@ -211,10 +221,12 @@ class Admin:
     def _for_owner(self, client: int, found: HostedSubscription, owed: OwedOf) -> SubscriptionStatus:
         """Return a subscription as its owner may know it: without what its rules of today keep from it.
 
-        What is owed is not told where an earlier rule has chosen it.
+        What is owed is not told where an earlier rule has chosen it, or a field that is hidden now.
         """
         status, pattern = self.subscription(found, owed), found.current.wanted.pattern
         is_same = self._access.seen(client, pattern) == found.seen
+        if self._access.chooses_by_hidden(client, found):
+            is_same, status = False, replace(status, over_quota=False)
         pubends = {
             pubend: progress
             if is_same
@@ -333,10 +345,13 @@ class Admin:
             is_exact=owed is None or owed.is_exact,
         )
 
-    def _named(self, given: Arguments) -> HostedSubscription:
-        """Return the subscription that the arguments name; AdminError if this broker does not have it."""
+    def _named(self, given: Arguments, client: int | None = None) -> HostedSubscription:
+        """Return the subscription that the arguments name, the client's own if there are several of the name.
+
+        AdminError if this broker does not have it.
+        """
         name = given.get("name")
-        found = self._sessions.find(name) if isinstance(name, str) else None
+        found = self._sessions.find(name, client) if isinstance(name, str) else None
         if found is None:
             raise AdminError("unknown", f"there is no subscription {name!r} at this broker")
         return found

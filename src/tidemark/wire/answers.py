@@ -49,7 +49,8 @@ class PubendStatus(JsonObject):
     last_event: int | None
     #: events up to this tick were let go; None if none was
     lost: int | None
-    #: every durable subscriber has acknowledged everything up to this tick; None if that is not known yet
+    #: every durable subscriber has acknowledged everything up to this tick; None if that is not known yet,
+    #: and for whoever may not monitor
     released: int | None
     #: the archive has everything up to this tick; None without an archive
     archived: int | None
@@ -70,7 +71,10 @@ class EventsReached(JsonObject):
 
 @dataclass(frozen=True, slots=True)
 class StreamStatus(JsonObject):
-    """A pubend's stream, as it is at a broker that has it for its subscribers or passes it on."""
+    """A pubend's stream, as it is at a broker that has it for its subscribers or passes it on.
+
+    Whoever may not monitor is told `pubend`, `position` and `delivered`.
+    """
 
     pubend: str
     #: the doubt horizon

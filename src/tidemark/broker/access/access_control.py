@@ -26,6 +26,8 @@ from tidemark.broker.access.quotas import Quotas
 from tidemark.broker.access.rule_fits import RuleFits
 from tidemark.broker.access.rule_matchers import RuleMatchers
 from tidemark.broker.effects import RefuseClient
+from tidemark.broker.hosting.subscription import HostedSubscription
+from tidemark.broker.publishing.fetching import FETCH_BYTES_MAX
 from tidemark.broker.selector_fit import check_fit
 from tidemark.broker.turn import Turn
 from tidemark.errors import AccessError, SelectorError, TidemarkError
@@ -208,6 +210,14 @@ class AccessControl:
         rights = self.rights(client)
         return selector if rights is None else rights.shown(pattern, selector)
 
+    def chooses_by_hidden(self, client: int, subscription: HostedSubscription) -> bool:
+        """Return whether a selector that a subscription has had chose by what is hidden from a client now."""
+        rights = self.rights(client)
+        return rights is not None and any(
+            rights.chooses_by_hidden(each.wanted.pattern, each.wanted.selector)
+            for each in subscription.periods
+        )
+
     def sees_all(self, client: int) -> bool:
         """Return whether no rule keeps events, or fields of them, from a client."""
         if self._document is None:
@@ -294,7 +304,7 @@ class AccessControl:
             case Subscribe():
                 return self._subscribe(rights, frame)
             case Fetch():
-                return self._restricted(rights, frame)
+                return self._in_whole_pieces(rights, self._restricted(rights, frame))
             case Describe(topic):
                 may, what = rights.may_know(topic), f"see the topic {topic!r}"
             case Topic(topic):
@@ -342,6 +352,16 @@ class AccessControl:
         if selector is None:
             return _denied(frame, _may_not(rights, f"read any topic of {frame.pattern!r}"))
         return frame if selector == frame.selector else replace(frame, selector=selector)
+
+    def _in_whole_pieces(self, rights: Rights, frame: ClientFrame | Refused) -> ClientFrame | Refused:
+        """Return a fetch as it is read for somebody: whoever does not see everything chooses no size.
+
+        An answer says up to which event the log was read for it. With small answers one would be told of each
+        batch when it was published, and how large it is, also of those that one may not see.
+        """
+        if not isinstance(frame, Fetch) or frame.bytes_max == FETCH_BYTES_MAX or rights.sees_all:
+            return frame
+        return replace(frame, bytes_max=FETCH_BYTES_MAX)
 
     def _check_own(self, rights: Rights, frame: Subscribe | Fetch) -> None:
         """Raise SelectorError, of fields that it may see, if a subscriber's selector fits no topic."""

@@ -1,7 +1,8 @@
 """Sessions: the subscribers of a broker as clients - their names, their requests, and the answers to those.
 
-There is one subscription of a name, and the newer connection of a name wins. A durable subscription exists
-from the moment it is on disk until it is ended; any other ends with its connection.
+There is one durable subscription of a name, and the newer connection of a name wins. It exists from the
+moment it is on disk until it is ended. Any other subscription is passing: it ends with its connection. Each
+user has names of its own for these, so that nobody learns from a name that is taken what another user has.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ class Sessions:
         self._turn = turn
         self._out = turn.out
         self._counters = turn.counters
+        #: name -> the durable subscription
         self._by_name = {each.name: each for each in host.subscriptions.values()}
+        #: name -> owner -> the passing subscription; an owner has no passing and durable one of one name
+        self._passing: dict[str, dict[str, HostedSubscription]] = {}
         #: client -> ids of its subscriptions; only this class changes it, and `Admission` counts them
         self._by_client = admission.by_client
         for subscription in host.subscriptions.values():
@@ -81,12 +85,14 @@ class Sessions:
 
     def subscribe(self, client: int, frame: Subscribe) -> None:
         """A subscriber comes, for the first time or again; it is refused or told Subscribed."""
-        known = self._by_name.get(frame.name)
+        known = self._passing_of(client, frame.name)
         if known is not None and known.id in self._leaving:
             self.remove(known)
             known = None
-        if frame.durable and known is not None and not known.durable:
-            known = self._given_way(client, known)
+        if known is None:
+            known = self._by_name.get(frame.name)
+            if known is not None and not frame.durable and not self._access.may_touch(client, known.owner):
+                known = None
         with self._turn.looking:
             refusal = self._admission.refusal(client, frame, known)
         if refusal is not None:
@@ -97,24 +103,16 @@ class Sessions:
             self._by_client.setdefault(client, set())
             # What is waited for is in a commit that has not been reported yet, or in the one being reported.
             self._turn.tables.after(partial(self._subscribe_again, client, frame))
-        elif known.moved_to is not None or _is_from_another_broker(frame, known):
+        elif (
+            known.moved_to is not None
+            or _is_from_another_broker(frame, known)
+            or self._access.chooses_by_hidden(client, known)
+        ):
             self._take_back(client, frame, known)
         elif is_change(frame, known):
             self._change(client, frame, known)
         else:
             self._connect(client, frame, known)
-
-    def _given_way(self, client: int, known: HostedSubscription) -> HostedSubscription | None:
-        """End a passing subscription of another user under a name that this user may own; return the rest.
-
-        Names of durable subscriptions are granted, other names are not: nobody may keep an owner out.
-        """
-        if self._access.may_touch(client, known.owner):
-            return known
-        if known.client is not None:
-            self._refuse(known.client, known.name, "taken", f"{known.name!r} belongs to another user")
-        self.remove(known)
-        return None
 
     def _create(self, client: int, frame: Subscribe, *, was_here: bool = False, owner: str = "") -> None:
         subscription = HostedSubscription(self._next_id, frame.name, frame.durable, [])
@@ -125,7 +123,10 @@ class Sessions:
             subscription.epoch = subscription.made_at
         subscription.replays = frame.token is not None and not frame.durable
         self._next_id += 1
-        self._by_name[frame.name] = subscription
+        if frame.durable:
+            self._by_name[frame.name] = subscription
+        else:
+            self._passing.setdefault(frame.name, {})[subscription.owner] = subscription
         self._host.enter(subscription, SelectorPeriod(wanted_by(frame)), frame.token)
         if frame.durable:
             self._by_client.setdefault(client, set()).add(subscription.id)
@@ -173,6 +174,9 @@ class Sessions:
 
     def _take_back(self, client: int, frame: Subscribe, subscription: HostedSubscription) -> None:
         """The subscriber was, or may have been, at another broker meanwhile: treat it as coming from there.
+
+        So is one whose selector of before chose by a field that is hidden from it now: which events that were
+        would tell what the field says. Its present selector holds for all that it has not acknowledged.
 
         What it was told there is not known here. At pubends that its token does not name it was told nothing.
         """
@@ -321,7 +325,7 @@ class Sessions:
 
     def unsubscribe(self, client: int, frame: Unsubscribe) -> None:
         """End a subscription for its own connection, or for any connection while it has none."""
-        subscription = self._by_name.get(frame.name)
+        subscription = self._passing_of(client, frame.name) or self._by_name.get(frame.name)
         if subscription is None or not self._access.may_touch(client, subscription.owner):
             self._refuse(client, frame.name, "unknown", "there is no such subscription", "unsubscribe")
         elif subscription.client not in (None, client):
@@ -344,7 +348,13 @@ class Sessions:
     def remove(self, subscription: HostedSubscription) -> None:
         """Drop a subscription, so that it holds nothing any more."""
         self._leaving.pop(subscription.id, None)
-        del self._by_name[subscription.name]
+        if subscription.durable:
+            del self._by_name[subscription.name]
+        else:
+            of_name = self._passing[subscription.name]
+            del of_name[subscription.owner]
+            if not of_name:
+                del self._passing[subscription.name]
         self._admission.disown(subscription.owner)
         if subscription.client is not None:
             self._by_client.get(subscription.client, set()).discard(subscription.id)
@@ -381,9 +391,14 @@ class Sessions:
             self._host.acknowledgements.save(durable, partial(self._out.add, answer))
 
     def _refuse_ack(self, client: int, frame: Ack) -> None:
-        """Refuse an acknowledgement of which a part is not of this connection's subscriptions."""
+        """Refuse an acknowledgement of which a part is not of this connection's subscriptions.
+
+        It is not told whether another user has one of that name.
+        """
         stranger = next(name for name, _ in frame.tokens if self._of(client, name) is None)
-        code = "taken" if stranger in self._by_name else "unknown"
+        found = self._passing_of(client, stranger) or self._by_name.get(stranger)
+        is_taken = found is not None and self._access.may_touch(client, found.owner)
+        code = "taken" if is_taken else "unknown"
         reason = f"{stranger!r} is not a subscription of this connection any more: nothing was kept"
         self._refuse(client, str(frame.ticket), code, reason, "ack")
 
@@ -393,9 +408,17 @@ class Sessions:
         if subscription is not None:
             self._host.grant(subscription, frame.bytes)
 
-    def find(self, name: str) -> HostedSubscription | None:
-        """Return the subscription of this name; None if it is not here."""
-        return self._by_name.get(name)
+    def find(self, name: str, client: int | None = None) -> HostedSubscription | None:
+        """Return the subscription of this name; None if it is not here.
+
+        It is the client's own passing one, or else the durable one, or else a passing one of anybody.
+        """
+        mine = self._passing_of(client, name) if client is not None else None
+        return mine or self._by_name.get(name) or next(iter(self._passing.get(name, {}).values()), None)
+
+    def _passing_of(self, client: int, name: str) -> HostedSubscription | None:
+        """Return the passing subscription of this name that belongs to a client's user."""
+        return self._passing.get(name, {}).get(self._access.owner(client))
 
     # Moving to another broker and back; see handover.MovingSubscriptions.
 
@@ -421,8 +444,10 @@ class Sessions:
         self._refuse(client, subscription.name, "taken", reason)
 
     def _of(self, client: int, name: str) -> HostedSubscription | None:
-        subscription = self._by_name.get(name)
-        return subscription if subscription is not None and subscription.client == client else None
+        for found in (self._passing_of(client, name), self._by_name.get(name)):
+            if found is not None and found.client == client:
+                return found
+        return None
 
     def _refuse(self, client: int, name: str, code: str, reason: str, what: str = "subscribe") -> None:
         self._out.add(SendClient(client, Refused(what, name, code, reason)))

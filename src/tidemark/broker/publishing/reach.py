@@ -48,9 +48,22 @@ class EventSearch:
     """The search for the tick up to which a range has so many events, for one client."""
 
     def __init__(
-        self, fetching: Fetching, client: int, asked: Fetch, events: int, told: Told, refused: Refusing
+        self,
+        fetching: Fetching,
+        client: int,
+        asked: Fetch,
+        events: int,
+        told: Told,
+        refused: Refusing,
+        *,
+        sees_all: bool = True,
     ) -> None:
-        """Begin. `told` gets the answer, or `refused` why not, unless the client is gone by then."""
+        """Begin. `told` gets the answer, or `refused` why not, unless the client is gone by then.
+
+        For a client that does not see everything (`sees_all`) whole pieces are read, since the answer may say
+        where the last one ended.
+        """
+        self._sees_all = sees_all
         self._fetching = fetching
         self._client = client
         self._asked = asked
@@ -62,7 +75,7 @@ class EventSearch:
 
     def _read(self, base: int) -> None:
         self._reads += 1
-        size = min(FETCH_BYTES_MAX, self._left * EVENT_BYTES)
+        size = min(FETCH_BYTES_MAX, self._left * EVENT_BYTES) if self._sees_all else FETCH_BYTES_MAX
         asked = replace(self._asked, base=base, bytes_max=size)
         refusal = self._fetching.read_for(self._client, asked, self._answered, self._refused)
         if refusal is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tidemark.broker.overlay.routing import Routing
 from tidemark.sim.judging.ground_truth import ViolationError
 from tidemark.sim.judging.publishing_rates import PublishingRates
+from tidemark.sim.judging.shown_fields import named_in
 from tidemark.sim.world.subscriber import ConsumedPubend, Life, SimSubscriber
 from tidemark.ticks import RangeSet
 from tidemark.wire.frames import Deliver, Fetched, Gap, Knowledge, PeerFrame
@@ -145,11 +146,12 @@ class RunningChecks:
         self.needed_bytes += len(frame.batch.data) * needed // len(ticks)
         self.needless_bytes += len(frame.batch.data) * (len(ticks) - needed) // len(ticks)
 
-    def seen(self, access: SimAccess, machine: str, user: str, batch: EventBatch) -> None:
+    def seen(self, access: SimAccess, machine: str, user: str, batch: EventBatch, selector: str) -> None:
         """Events go to a user: the document in force at the broker has to show every one of them.
 
-        Exactly the fields that the document hides may be missing, and the batch names no topics and
-        publishers but those of its events, unless the user sees everything.
+        The selector that the user had given for them names no field that is hidden from it by now. Exactly
+        the fields that the document hides may be missing, and the batch names no topics and publishers but
+        those of its events, unless the user sees everything.
         """
         assert self.world.shown_fields is not None
         if batch.with_used_names() is not batch and not access.sees_all(machine, user):
@@ -164,6 +166,11 @@ class RunningChecks:
                     f"{access.number(machine)} hides"
                 )
             hidden = access.hidden(machine, user, key)
+            if hidden & named_in(selector):
+                raise ViolationError(
+                    f"{machine} shows {user} the event {key} at {tick}, chosen by {selector!r}; the access "
+                    f"document {access.number(machine)} hides {sorted(hidden)} from its selectors"
+                )
             shape = batch.shapes[int(batch.prelude("shape")[row])]
             lacking = self.world.shown_fields.lacking(shape.fingerprint)
             if hidden != lacking:

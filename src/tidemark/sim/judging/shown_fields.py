@@ -5,6 +5,7 @@ The schemas are written here anew, without the code by which brokers take fields
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from itertools import combinations
 from typing import Any
@@ -20,6 +21,12 @@ def schema_without(hidden: Collection[str] = ()) -> Schema:
     """Returns the schema of events without some fields."""
     left = [f"{name}: {type_}" for name, type_ in FIELDS.items() if name not in hidden]
     return Schema.parse(f"[{', '.join(left)}]")
+
+
+def named_in(selector: str) -> frozenset[str]:
+    """Returns the fields that a subscriber's selector names."""
+    outside_of_texts = re.sub(r"'[^']*'", "", selector)
+    return frozenset(HIDEABLE) & frozenset(re.findall(r"\w+", outside_of_texts))
 
 
 class ShownFields:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidemark.access.document import AccessDocument
+from tidemark.access.rights import Rights
 from tidemark.broker.access.access_control import AccessControl
 from tidemark.broker.access.held_quota import HeldQuota
 from tidemark.broker.access.quotas import Quotas
@@ -79,6 +80,10 @@ def _whole_events_in_catchup() -> list[Patch]:
     return [(Delivery, "tell", careless)]
 
 
+def _any_field_in_selectors() -> list[Patch]:
+    return [(Rights, "hidden_in", lambda *_: None)]
+
+
 def _names_of_others() -> list[Patch]:
     return [(Delivery, "_with_used_names", lambda _, batch: batch)]
 
@@ -128,6 +133,12 @@ FORGOTTEN_RULES = {
         "a field that is hidden is shown to a subscriber that catches up",
         _whole_events_in_catchup,
         ("are hidden fields",),
+        "access",
+    ),
+    "hidden-in-selectors": Bug(
+        "a subscriber whose selector names a field that has become hidden goes on by it",
+        _any_field_in_selectors,
+        ("from its selectors",),
         "access",
     ),
     "names-of-others": Bug(

@@ -286,13 +286,21 @@ class World:
             machine = self.machines[self._clients[client][0]]
             self.checks.told(self.engine.now + machine.skew, frame)
             if self.access is not None and isinstance(frame, Deliver) and frame.batch is not None:
-                self.checks.seen(self.access, machine.name, self._users[client], frame.batch)
+                user = self._users[client]
+                self.checks.seen(self.access, machine.name, user, frame.batch, self._selector_of(user, frame))
 
         def arrive() -> None:
             if client in self._clients:
                 self._clients[client][1](frame)
 
         self.engine.after(200, arrive)
+
+    def _selector_of(self, user: str, frame: Deliver) -> str:
+        """Returns the selector that a user had given for what it is told; "" for an earlier life."""
+        assert frame.batch is not None
+        lives = [each.life for each in self.subscribers if each.name == user and each.life.name == frame.name]
+        wants = [life.wanted_at(frame.pubend, int(frame.batch.ticks[0])) or life.wants[-1] for life in lives]
+        return wants[0].selector if wants else ""
 
     def refused(self, subscriber: SimSubscriber, frame: Refused) -> None:
         """A subscriber was refused, which none in this world should be."""
