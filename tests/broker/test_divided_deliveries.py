@@ -7,10 +7,19 @@ import pytest
 from tests.broker.desk import MORNING, SCHEMA, Desk, batch, told
 from tidemark.broker.effects import AppendEvents, ClientFrameReceived, Effect, LogSynced, SyncLog, Woken
 from tidemark.broker.hosting import constream as constream_module
-from tidemark.broker.hosting.constream import PIECE_BYTES_MAX, PIECE_ROWS_MAX, PIECE_TOPICS_MAX, rows_at_once
+from tidemark.broker.hosting import delivery as delivery_module
+from tidemark.broker.hosting.constream import (
+    PIECE_BYTES_MAX,
+    PIECE_ROWS_MAX,
+    PIECE_TOPICS_MAX,
+    TURN_DELIVERIES_MAX,
+    Ration,
+    rows_at_once,
+)
+from tidemark.broker.hosting.host import HostPolicy
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.schema import Schema
-from tidemark.wire.frames import Deliver, Publish, Published, Subscribe
+from tidemark.wire.frames import Deliver, Publish, Published, Subscribe, Unsubscribe, Unsubscribed
 
 SUBSCRIBER, PUBLISHER = 1, 2
 
@@ -138,3 +147,107 @@ def test_small_batches_that_became_durable_together_are_delivered_in_one_turn(
     made = desk()
     assert len(rows(publish(made, 99))) == 99
     assert not made.broker.is_behind
+
+
+def crowd(made: Desk, count: int, selectors: int = 1) -> list[str]:
+    """Let one client have so many subscriptions, with so many selectors; returns their names."""
+    made.declare()
+    names = [f"s{number}" for number in range(count)]
+    for number, name in enumerate(names):
+        selector = f"n >= {number % selectors}" if selectors > 1 else ""
+        made.finish(made.say(SUBSCRIBER, Subscribe(name, "t", selector, False, 1 << 40)))
+    made.pass_time(0.2)
+    return names
+
+
+def names_told(effects: list[Effect]) -> list[str]:
+    """The subscriptions that were told events, in order."""
+    frames = [each for each in told(effects, SUBSCRIBER) if isinstance(each, Deliver)]
+    return [each.name for each in frames if each.batch is not None]
+
+
+def turns_of(made: Desk, effects: list[Effect]) -> list[list[str]]:
+    """Go on until everything is delivered; returns who was told events in each turn."""
+    turns = [names_told(effects)]
+    while made.broker.is_behind:
+        made.now += 1
+        turns.append(names_told(made.broker.deliver(made.now, MORNING + made.now)))
+    return turns
+
+
+def test_one_event_for_many_subscribers_is_delivered_in_several_turns() -> None:
+    made = Desk()
+    names = crowd(made, 2 * TURN_DELIVERIES_MAX + 3)
+    effects = publish(made, 1)
+    assert any(isinstance(each, Published) for each in told(effects, PUBLISHER)), "the publisher is answered"
+    turns = turns_of(made, effects)
+    assert len(turns) == 3
+    assert max(map(len, turns)) <= TURN_DELIVERIES_MAX
+    assert [name for turn in turns for name in turn] == names
+
+
+def test_a_turn_of_subscribers_who_want_other_rows_has_a_bound_in_copied_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(delivery_module, "DELIVERY_COPIED_BYTES", 64)
+    made = Desk()
+    names = crowd(made, 50, selectors=50)
+    turns = turns_of(made, publish(made, 200))
+    assert [name for turn in turns for name in turn] == names
+    assert len(turns) >= 5
+
+
+def test_finding_out_who_wants_which_rows_is_divided_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery_module, "DELIVERY_LINES", 1)
+    made = Desk()
+    names = crowd(made, 100, selectors=50)
+    turns = turns_of(made, publish(made, 50))
+    assert len(turns) > 3
+    assert sorted(name for turn in turns for name in turn) == sorted(names)
+
+
+def test_who_leaves_or_comes_while_an_event_is_on_its_way_is_told_nothing_wrong() -> None:
+    made = Desk()
+    names = crowd(made, 2 * TURN_DELIVERIES_MAX)
+    first = publish(made, 1)
+    frames = told(made.say(SUBSCRIBER, Unsubscribe(names[-1])), SUBSCRIBER)
+    assert any(isinstance(each, Unsubscribed) for each in frames)
+    assert names_told(made.say(SUBSCRIBER, Subscribe("new", "t", "", False, 1 << 40))) == []
+    turns = turns_of(made, first)
+    assert [name for turn in turns for name in turn] == names[:-1]
+    made.pass_time(0.2)
+    turns = turns_of(made, publish(made, 1, first=2))
+    assert sorted(name for turn in turns for name in turn) == sorted([*names[:-1], "new"])
+
+
+def test_a_durable_subscriber_that_returns_while_an_event_is_on_its_way_is_told_it_once() -> None:
+    made = Desk()
+    crowd(made, TURN_DELIVERIES_MAX)
+    made.finish(made.say(7, Subscribe("d", "t", "", True, 1 << 20)))
+    made.pass_time(0.2)
+    first = publish(made, 1)
+    assert told(first, 7) == []
+    told_again = told(made.finish(made.say(8, Subscribe("d", "t", "", True, 1 << 20))), 8)
+    told_again += told(made.pass_time(0.5), 8)
+    assert len([each for each in told_again if isinstance(each, Deliver) and each.batch is not None]) == 1
+
+
+def test_silence_is_not_told_to_who_has_still_to_be_told_of_an_event() -> None:
+    made = Desk(host_policy=HostPolicy(silence=0))
+    names = crowd(made, TURN_DELIVERIES_MAX + 1)
+    effects = publish(made, 1)
+    while made.broker.is_behind:
+        effects += made.give(Woken())
+    frames = [each for each in told(effects, SUBSCRIBER) if isinstance(each, Deliver)]
+    last = [each for each in frames if each.name == names[-1] and each.upto > each.base]
+    assert last[0].batch is not None
+
+
+def test_the_pubend_that_went_on_last_waits_for_the_others() -> None:
+    ration = Ration()
+    ration.begin()
+    assert ration.may_go_on("a")
+    ration.deliveries = 0
+    assert not ration.may_go_on("a")
+    assert not ration.may_go_on("b")
+    assert list(ration.finish()) == ["b", "a"]

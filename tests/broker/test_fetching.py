@@ -369,3 +369,68 @@ def test_a_client_that_gives_two_questions_one_ticket_is_told() -> None:
     (refused,) = told(at.say(2, Fetch(1, "p", before + 2, before + 5, ">", "", 1 << 20)), 2)
     assert isinstance(refused, Refused)
     assert (refused.name, refused.code) == ("1", "ticket")
+
+
+class CountedStreams(dict[str, Any]):
+    """The streams of a broker; counts how often one was looked up."""
+
+    looked_up = 0
+
+    def get(self, pubend: str, default: object = None) -> Any:
+        """Return the stream of a pubend."""
+        self.looked_up += 1
+        return super().get(pubend, default)
+
+
+def test_fetches_that_wait_for_a_full_way_are_not_looked_at_again_and_again() -> None:
+    on = OnTheWay()
+    on.fetching._streams = streams = CountedStreams(on.fetching._streams)
+    asked = [fetch for number in range(1, 2_001) for fetch in on.passed(number, f"down{number // 100}")]
+    assert streams.looked_up <= 3 * 2_000
+    streams.looked_up = 0
+    on.pass_time(1_000)
+    on.fetching.gone("nobody")
+    assert streams.looked_up <= 10
+    done = 0
+    while asked:
+        on.at.turn.now += 1_000
+        effects = on.fetched(asked.pop(0))
+        done += 1
+        asked += [each.frame for each in effects if isinstance(each, SendPeer) and each.peer == "up"]  # type: ignore[misc]
+    assert done == 2_000
+    assert streams.looked_up <= 6 * 2_000
+
+
+def test_what_waits_is_passed_on_in_the_order_in_which_it_came_also_by_another_way() -> None:
+    on = OnTheWay()
+    first = [fetch for number in range(1, 11) for fetch in on.passed(number)]
+    assert [fetch.base for fetch in first] == [10, 20]
+    on.at.attach("other")
+    on.fetching.attached("p")
+    found = on.asked()
+    while len(found) < 10:
+        answered = found[-1]
+        on.at.turn.now += 1_000
+        on.fetching.fetched("other", Fetched(answered.ticket, "p", answered.base, answered.upto, 0))
+        effects = on.at.take()
+        found += [each.frame for each in effects if isinstance(each, SendPeer) and each.peer == "other"]  # type: ignore[misc]
+    assert [fetch.base for fetch in found] == [10 * number for number in range(1, 11)]
+
+
+def test_all_clients_and_neighbours_together_have_only_so_many_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetching_module, "FETCHES_ALL_MAX", 3)
+    at = Desk(upstream="a", downstream=("d",))
+    for client in (1, 2, 3):
+        assert at.say(client, Fetch(1, "p", 0, 10, ">", "", 1)) == []
+    (refused,) = told(at.say(4, Fetch(7, "p", 0, 10, ">", "", 1)), 4)
+    assert isinstance(refused, Refused)
+    assert (refused.name, refused.code) == ("7", "limit")
+    assert "try again later" in refused.reason
+    at.gone(2)
+    assert at.say(4, Fetch(7, "p", 0, 10, ">", "", 1)) == []
+    on = OnTheWay()
+    for number in range(1, 7):
+        on.passed(number)
+    assert len(on.fetching._asked) == 3, "a neighbour asks again for what was dropped"

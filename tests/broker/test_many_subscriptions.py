@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from tests.broker.desk import Desk, batch, told
@@ -10,9 +14,12 @@ from tidemark.broker.effects import ClientCame, Woken
 from tidemark.broker.hosting.host import Host
 from tidemark.broker.hosting.sessions import CHECKED_MAX, LEAVING_MAX
 from tidemark.broker.hosting.subscription import HostedSubscription
+from tidemark.broker.selector_fit import NAMES_MAX
+from tidemark.matching.audience import LOOKED_AT_MAX
 from tidemark.matching.matcher import Matcher
 from tidemark.matching.selectors.selector import Selector
-from tidemark.wire.frames import Publish, Refused, Subscribe, Subscribed, Topic, Unsubscribe
+from tidemark.matching.topics import TopicPattern
+from tidemark.wire.frames import Answer, Ask, Publish, Refused, Subscribe, Subscribed, Topic, Unsubscribe
 
 MANY = 500
 
@@ -195,3 +202,97 @@ def test_an_address_has_a_limit_of_new_topics() -> None:
     refused = [each for given in answers for each in given if isinstance(each, Refused)]
     assert [each.name for each in refused] == ["new4"]
     assert "this address has declared 4" in refused[0].reason
+
+
+def many_topics(at: Desk, count: int) -> None:
+    for number in range(count):
+        at.do(1, Topic(f"t{number}.a.b", False, ("[n: int]",)))
+
+
+class CountedTopics(dict[str, Any]):
+    """The topics by name; counts how often all were gone through."""
+
+    gone_through = 0
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through the names."""
+        self.gone_through += 1
+        return super().__iter__()
+
+    def values(self) -> Any:
+        """Go through the topics."""
+        self.gone_through += 1
+        return super().values()
+
+
+def counted_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of topics that are compared with patterns from now on."""
+    names: list[str] = []
+    following, matches = TopicPattern._following, TopicPattern.matches
+
+    def noted(self: TopicPattern, name: str) -> str | None:
+        names.append(name)
+        return following(self, name)
+
+    def noted_too(self: TopicPattern, topic: str) -> bool:
+        names.append(topic)
+        return matches(self, topic)
+
+    monkeypatch.setattr(TopicPattern, "_following", noted)
+    monkeypatch.setattr(TopicPattern, "matches", noted_too)
+    return names
+
+
+@pytest.mark.parametrize("pattern", ["*.none.*", "*.*.none", "t1.a.*.*", "*.*.*.*.>", "*.none.>"])
+@pytest.mark.parametrize("selector", ["", "n = 1"])
+def test_a_subscription_with_wildcards_looks_at_few_names(
+    pattern: str, selector: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = desk(ClientLimits(topics=10_000))
+    many_topics(at, 3 * NAMES_MAX)
+    at.registry.topics = topics = CountedTopics(at.registry.topics)
+    names = counted_names(monkeypatch)
+    assert isinstance(at.do(2, Subscribe("s", pattern, selector, False, 1_000))[0], Subscribed)
+    assert len(names) <= 2 * NAMES_MAX + LOOKED_AT_MAX
+    assert topics.gone_through == 0
+
+
+def test_who_waits_for_a_topic_is_compared_only_with_those_that_have_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at = desk(ClientLimits(topics=10_000))
+    many_topics(at, NAMES_MAX // 2)
+    for number in range(2 * CHECKED_MAX):
+        at.do(2, Subscribe(f"s{number}", "*.*.*.*", "x = 1", False, 1_000))
+    at.do(3, Subscribe("other", "*.*.*.*.*", "x = 1", False, 1_000))
+    names = counted_names(monkeypatch)
+    effects = at.say(1, Topic("some.thing", False, ("[n: int]",)))
+    assert names == ["some.thing"] * len(names), "what has come is compared, and nothing else"
+    effects = at.finish(effects) + at.pass_time(0.3)
+    assert names == ["some.thing"] * len(names)
+    effects = at.finish(at.say(1, Topic("a.b.c.d", False, ("[n: int]",)))) + at.pass_time(0.3)
+    refused = [each.name for each in told(effects, 2) if isinstance(each, Refused)]
+    assert sorted(refused) == sorted(f"s{number}" for number in range(2 * CHECKED_MAX))
+    assert told(effects, 3) == []
+
+
+def test_many_topics_that_come_together_find_who_waits_for_one_of_them() -> None:
+    at = desk(ClientLimits(topics=10_000))
+    for number in range(3):
+        at.do(2, Subscribe(f"s{number}", ("*.a.b", "t7.a.b", "*.b")[number], "x = 1", False, 1_000))
+    effects = [
+        each for number in range(100) for each in at.say(1, Topic(f"t{number}.a.b", False, ("[n: int]",)))
+    ]
+    effects = at.finish(effects) + at.pass_time(0.3)
+    assert sorted(each.name for each in told(effects, 2) if isinstance(each, Refused)) == ["s0", "s1"]
+
+
+def test_a_page_of_topics_costs_what_is_on_it() -> None:
+    at = desk(ClientLimits(topics=10_000))
+    many_topics(at, 500)
+    at.registry.topics = topics = CountedTopics(at.registry.topics)
+    (answer,) = at.do(1, Ask(1, "topics", '{"limit": 10, "after": "t3.a.b"}'))
+    assert isinstance(answer, Answer)
+    found = json.loads(answer.payload)
+    assert [each["topic"] for each in found["items"]][:2] == ["t30.a.b", "t300.a.b"]
+    assert topics.gone_through == 0

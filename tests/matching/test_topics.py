@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidemark.errors import TopicError
 from tidemark.matching.topics import TOPIC_BYTES_MAX, TopicPattern, parse_topic
@@ -95,3 +97,32 @@ def test_matching_agrees_with_a_model() -> None:
 
     for pattern, topic in product(PATTERNS, TOPICS):
         assert pattern.matches(topic) is model(str(pattern).split("."), topic.split("."))
+
+
+LEVELS = st.sampled_from(["a", "a-", "a/", "ab", "b", "b0", "c"])
+NAMES = st.lists(st.lists(LEVELS, min_size=1, max_size=4).map(".".join), unique=True, max_size=40)
+WILDCARDS = st.lists(LEVELS | st.just("*"), min_size=1, max_size=4)
+
+
+@given(NAMES, WILDCARDS, st.booleans())
+def test_names_are_found_in_a_sorted_list_as_by_looking_at_each(
+    names: list[str], levels: list[str], rest: bool
+) -> None:
+    pattern = TopicPattern(tuple(levels), rest)
+    names.sort()
+    assert list(pattern.found_in(names, len(names) + 1)) == [name for name in names if pattern.matches(name)]
+
+
+def test_names_that_cannot_match_are_passed_over_together() -> None:
+    names = sorted(f"{level}.{other}" for level in "abc" for other in range(1_000))
+    assert list(TopicPattern.parse("b.*.c").found_in(names, 1_000)) == []
+    assert list(TopicPattern.parse("*.7").found_in(names, 10)) == ["a.7", "b.7", "c.7"]
+    assert list(TopicPattern.parse("*.none").found_in(names, 10)) == []
+    assert list(TopicPattern.parse("*").found_in(names, 10)) == []
+
+
+def test_only_so_many_names_are_looked_at() -> None:
+    names = sorted(f"t{number}.a" for number in range(100))
+    assert list(TopicPattern.parse("*.b").found_in(names, 50)) == [None]
+    assert list(TopicPattern.parse(">").found_in(names, 2)) == [*names[:2], None]
+    assert list(TopicPattern.parse("t7.a").found_in(names, 0)) == ["t7.a"]

@@ -29,6 +29,7 @@ def test_every_promise_is_kept_by_brokers_that_deliver_one_event_in_a_turn(
 
     monkeypatch.setattr(constream, "PIECE_BYTES_MAX", 1)
     monkeypatch.setattr(constream, "PIECE_ROWS_MAX", 1)
+    monkeypatch.setattr(constream, "TURN_DELIVERIES_MAX", 1)
     monkeypatch.setattr(Ration, "may_go_on", noted)
     assert run_seed(seed, profile=profile).violation is None
     assert len(divided) > 10, "something was divided"

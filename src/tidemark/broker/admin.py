@@ -6,7 +6,7 @@ Questions about the process around the broker, such as connections and disks, ar
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -252,16 +252,16 @@ class Admin:
 
         A topic that was removed comes too, since its events may still be there, and each creation by itself.
         """
-        topics = self._registry.topics
-        removed = [each for creations in self._registry.removed.values() for each in creations.values()]
-        by_cursor = {_cursor(each): each for each in [*topics.values(), *removed]}
-        cursors = sorted(by_cursor)
-        for cursor in cursors[bisect_right(cursors, after) :]:
-            found = by_cursor[cursor]
-            exists = topics.get(found.topic) is found
-            generation = found.creation if exists else removal_of(found.creation)
-            shown = self._access.versions(client, found.topic, found.texts)
-            yield cursor, TopicStatus(found.topic, found.is_open, tuple(shown.values()), generation)
+        registry = self._registry
+        names = registry.known_names
+        for at in range(bisect_left(names, after.partition("\0")[0]), len(names)):
+            for found in registry.creations_of(names[at]):
+                if (cursor := _cursor(found)) <= after:
+                    continue
+                exists = registry.topics.get(found.topic) is found
+                generation = found.creation if exists else removal_of(found.creation)
+                shown = self._access.versions(client, found.topic, found.texts)
+                yield cursor, TopicStatus(found.topic, found.is_open, tuple(shown.values()), generation)
 
     def pubends(self) -> list[PubendStatus]:
         """Return the pubends that this broker hosts."""

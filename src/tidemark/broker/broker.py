@@ -163,7 +163,7 @@ class Broker:
         )
         self._sessions.recover(recovered.next_subscriber)
         self._trust = Trust(config, overlay, self._sessions.handover, reports, self._topics, turn)
-        self._topics.removal_listeners = (self._sessions,)
+        self._topics.existence_listeners = (self._sessions,)
         hosts = reports.hosts
         self._admin = Admin(self._host, self._sessions, registry, self._pubends, hosts, turn, self._access)
         for name, pubend in self._pubends.items():

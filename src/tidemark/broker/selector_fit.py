@@ -15,6 +15,8 @@ from tidemark.message.types import Path, Type
 MISFITS_MAX = 64
 #: Topics of a pattern that whoever asks may not know of, after which no more are looked at.
 UNKNOWN_MAX = 1_024
+#: Names that are looked at in search of topics of a pattern.
+NAMES_MAX = 1_024
 #: Bytes of the schemas that are read for that.
 LOOKED_AT_BYTES_MAX = 16 << 10
 
@@ -46,13 +48,16 @@ def check_fit(
     """Raise TidemarkError if the pattern or the selector cannot be read.
 
     Also if there are topics of the pattern, and the selector fits the schema of none of them. Only topics
-    that whoever asks `knows` count, and the error speaks of no field that is hidden.
+    that whoever asks `knows` count, and the error speaks of no field that is hidden. A pattern whose topics
+    are not found among few names, or are too many to try, is taken to fit.
     """
     pattern = TopicPattern.parse(topics)
     parse(selector)
     misfits: list[tuple[EventReader, str]] = []
     size = unknown = 0
-    for name in pattern.among(registry.topics):
+    for name in pattern.found_in(registry.names, NAMES_MAX):
+        if name is None:
+            return
         if not knows(name):
             unknown += 1
             if unknown > UNKNOWN_MAX:
@@ -72,6 +77,12 @@ def check_fit(
         reader, name = misfits[0]
         # Raises, and says what may have been meant.
         Selector.parse(selector, _ShownFields(reader, hidden(name)), name)
+
+
+def has_topic(registry: Registry, topics: str) -> bool:
+    """Return whether a topic of the pattern is found among those names that are looked at."""
+    pattern = TopicPattern.parse(topics)
+    return next(pattern.found_in(registry.names, NAMES_MAX), None) is not None
 
 
 class _ShownFields:

@@ -75,8 +75,11 @@ class TopicListener(Protocol):
         """A version of a topic has become known."""
 
 
-class RemovalListener(Protocol):
+class ExistenceListener(Protocol):
     """A part of the broker that has subscribers of a topic."""
+
+    def topic_created(self, topic: str) -> None:
+        """A topic exists now, for the first time or again."""
 
     def topic_removed(self, topic: str) -> None:
         """A topic does not exist any more."""
@@ -124,8 +127,8 @@ class Topics:
         self._declared: Counter[int] = Counter()
         #: text -> what came of it, of schemas that are declared next, by clients that wait for it
         self._prepared: dict[str, Schema | Exception] = {}
-        #: told when a topic is removed
-        self.removal_listeners: tuple[RemovalListener, ...] = ()
+        #: told when a topic is created and when it is removed
+        self.existence_listeners: tuple[ExistenceListener, ...] = ()
 
     def recover(self, topics: Iterable[Topic]) -> None:
         """Take the topics that the tables have."""
@@ -496,10 +499,16 @@ class Topics:
             if peer != source:
                 self._tell(peer, found, 0 if has_closed else first)
         self._listener.learnt()
-        if before.existing is not None and before.existing.creation != self._existing_creation(frame.topic):
-            self._counters["topics_removed"] += 1
-            for listener in self.removal_listeners:
+        existed = before.existing.creation if before.existing is not None else None
+        exists = self._existing_creation(frame.topic)
+        if existed == exists:
+            return True
+        self._counters["topics_removed"] += existed is not None
+        for listener in self.existence_listeners:
+            if existed is not None:
                 listener.topic_removed(frame.topic)
+            if exists is not None:
+                listener.topic_created(frame.topic)
         return True
 
     def _tell(self, peer: str, creation: TopicSchemas, first: int) -> None:

@@ -221,8 +221,8 @@ class Audience:
         """
         pattern, _ = self._members[member]
         known = self._registry.topics
-        among = known if pattern.is_exact else list(islice(known, LOOKED_AT_MAX))
-        unmet = (name for name in pattern.among(among) if name not in self._topics)
+        found = pattern.found_in(self._registry.names, LOOKED_AT_MAX)
+        unmet = (name for name in found if name is not None and name not in self._topics)
         size = 0
         for name in list(islice(unmet, PREPARED_MAX)):
             size += known[name].weight

@@ -8,7 +8,8 @@ exact about those sets, except that they ignore the bound on the length of a nam
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import takewhile
@@ -22,6 +23,8 @@ PATTERNS_KEPT_MAX = 1 << 10
 
 ONE = "*"
 REST = ">"
+#: The character after the dot: texts that begin with `a.` lie between `a.` and `a/`.
+_AFTER_DOT = chr(ord(".") + 1)
 
 
 def parse_topic(name: str) -> tuple[str, ...]:
@@ -53,16 +56,57 @@ class TopicPattern:
 
     def matches(self, topic: str) -> bool:
         """Does the topic match? `topic` must be a valid name."""
-        return self.covers(TopicPattern(tuple(topic.split("."))))
+        levels = topic.split(".")
+        fits = len(levels) > len(self.levels) if self.rest else len(levels) == len(self.levels)
+        return fits and all(mine in (ONE, level) for mine, level in zip(self.levels, levels, strict=False))
 
-    def among(self, topics: Collection[str]) -> Iterator[str]:
-        """Yields those of `topics`, a set or mapping of valid names, that match; of one name at once."""
+    def found_in(self, names: Sequence[str], most: int) -> Iterator[str | None]:
+        """Yield those of the sorted `names` that match, in order, and pass over ranges in which none can.
+
+        At most so many names are looked at: where others would follow, None is the last that is yielded.
+        """
         if self.is_exact:
             name = str(self)
-            return iter((name,) if name in topics else ())
-        # Most names differ before the first wildcard: comparing texts takes a tenth of the time.
-        fixed = "".join(f"{level}." for level in takewhile(ONE.__ne__, self.levels))
-        return (name for name in topics if name.startswith(fixed) and self.matches(name))
+            at = bisect_left(names, name)
+            if at < len(names) and names[at] == name:
+                yield name
+            return
+        fixed = self._fixed
+        at = bisect_left(names, fixed)
+        end = bisect_left(names, fixed[:-1] + _AFTER_DOT, at) if fixed else len(names)
+        while at < end:
+            if not most:
+                yield None
+                return
+            most -= 1
+            name = names[at]
+            following = self._following(name)
+            if following is None:
+                yield name
+            at = at + 1 if following is None else bisect_left(names, following, at + 1, end)
+
+    @property
+    def _fixed(self) -> str:
+        """The levels before the first wildcard, each with its dot."""
+        return "".join(f"{level}." for level in takewhile(ONE.__ne__, self.levels))
+
+    def _following(self, name: str) -> str | None:
+        """Return None if a name matches, else a text: no name after this one and before the text matches."""
+        levels = name.split(".")
+        before = ""
+        for at, mine in enumerate(self.levels):
+            if at == len(levels):
+                return name
+            if mine not in (ONE, levels[at]):
+                if name < before + mine:
+                    return before + mine
+                is_last = at == len(self.levels) - 1 and not self.rest
+                below = f"{before}{mine}."
+                return below if name < below and not is_last else before[:-1] + _AFTER_DOT
+            before += f"{levels[at]}."
+        if self.rest:
+            return None if len(levels) > len(self.levels) else name
+        return None if len(levels) == len(self.levels) else before[:-1] + _AFTER_DOT
 
     def covers(self, other: TopicPattern) -> bool:
         """Does every topic that matches `other` match this pattern?"""

@@ -12,6 +12,7 @@ those used last. A new version costs time proportional to that version.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
@@ -157,8 +158,9 @@ class Registry:
         self.topics: dict[str, TopicSchemas] = {}
         #: topic -> creation -> its versions, of creations that are removed
         self.removed: dict[str, dict[int, TopicSchemas]] = {}
-        #: how often a topic has come to exist
-        self.creations = 0
+        #: the names of the topics that exist, and of all that are known, removed ones too; sorted
+        self.names: list[str] = []
+        self.known_names: list[str] = []
         #: readers that are kept although nobody may hold them, the one used longest ago first
         self._readers: dict[tuple[str, int], EventReader] = {}
         self._readers_bytes = 0
@@ -212,6 +214,7 @@ class Registry:
         if newest is not None and newest.creation <= creation:
             self.removed.setdefault(topic, {})[newest.creation] = self.topics.pop(topic)
         self.removed.setdefault(topic, {})[creation] = found
+        self._note(topic)
 
     def declare(self, topic: str, schema: Schema, generation: int = 0) -> TopicSchemas:
         """Create a declared topic, or give it a new version; an open topic becomes a declared one.
@@ -244,10 +247,17 @@ class Registry:
         else:
             if newest is not None and newest.creation != creation:
                 self.removed.setdefault(topic, {})[newest.creation] = newest
-            self.creations += newest is None or newest.creation != creation
             self.topics[topic] = found
+        self._note(topic)
         if is_removed(generation):
             self.remove(topic, generation)
+
+    def _note(self, topic: str) -> None:
+        """A topic has become known, or has come to exist or ceased to."""
+        for names, is_in in ((self.names, topic in self.topics), (self.known_names, True)):
+            at = bisect_left(names, topic)
+            if (at < len(names) and names[at] == topic) != is_in:
+                names[at : at + (not is_in)] = [topic] * is_in
 
     def _closed(self, known: TopicSchemas, schema: Schema) -> TopicSchemas:
         """The open topic as a declared one: its shapes are versions now, and `schema` is the newest."""

@@ -13,12 +13,11 @@ from tidemark.broker.access.access_control import AccessControl
 from tidemark.broker.config import ClientLimits
 from tidemark.broker.hosting.subscription import SELECTORS_MAX, HostedSubscription
 from tidemark.broker.publishing.consumed_limit import ConsumedLimit
-from tidemark.broker.selector_fit import check_fit
+from tidemark.broker.selector_fit import check_fit, has_topic
 from tidemark.broker.turn import Turn
 from tidemark.errors import SelectorError, TidemarkError
 from tidemark.matching.forms.scanning import is_scanned
 from tidemark.matching.selectors.parser import parse
-from tidemark.matching.topics import TopicPattern
 from tidemark.message.registry import Registry
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.wire.frames import Subscribe
@@ -48,14 +47,9 @@ class Admission:
         #: client -> ids of those of its subscriptions that no index can find, and of some that it had
         self._scans: dict[int, set[int]] = {}
 
-    @property
-    def topics_created(self) -> int:
-        """How many topics have been created so far, those that were removed since included."""
-        return self._registry.creations
-
     def has_topic(self, pattern: str) -> bool:
-        """Return whether there is a topic that the pattern names."""
-        return any(True for _ in TopicPattern.parse(pattern).among(self._registry.topics))
+        """Return whether a topic of the pattern is found among those names that are looked at."""
+        return has_topic(self._registry, pattern)
 
     def own(self, owner: str) -> None:
         """Count one more subscription of an owner."""

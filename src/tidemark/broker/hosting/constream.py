@@ -5,14 +5,17 @@ wherever a subscriber starts or a changed selector comes into force, and finds f
 matched which subscriber. It never passes an event whose schema is not known yet.
 
 A piece has at most PIECE_BYTES_MAX, PIECE_ROWS_MAX and PIECE_TOPICS_MAX, and in one turn of the broker
-constreams deliver about one such piece (`Ration`): a large batch, or one of thousands of topics, is matched
-in several turns, and others are served between them.
+constreams match about one such piece (`Ration`): a large batch, or one of thousands of topics, is matched
+in several turns, and others are served between them. A piece for many subscribers is handed to some of them
+in each turn (`TURN_DELIVERIES_MAX`). Until all have it, the constream does not move, and no selector comes
+into force.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +28,9 @@ from tidemark.matching.audience import Audience, Members, Rows
 from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import TICK_MIN
 
+if TYPE_CHECKING:
+    from tidemark.broker.hosting.delivery import Fanout
+
 Subscribers = NDArray[np.uint32]
 #: For sets of at most so many members the subscribers they stand for are remembered.
 FEW_MEMBERS = 16
@@ -34,6 +40,12 @@ FOUND_MAX = 1_024
 PIECE_BYTES_MAX = 1 << 20
 PIECE_ROWS_MAX = 4_096
 PIECE_TOPICS_MAX = 32
+#: Deliveries to one subscriber each in one turn, which take about 5 ms.
+TURN_DELIVERIES_MAX = 512
+#: Bytes that are copied for subscribers who want other rows, and lines that say which rows a subscriber
+#: wants, that take as long as one delivery.
+DELIVERY_COPIED_BYTES = 8 << 10
+DELIVERY_LINES = 64
 
 
 class ActiveSelectors:
@@ -122,6 +134,8 @@ class Constream:
     #: the number of changed selectors that are in force here and not on disk yet: nothing moves before
     changing: int = 0
     active: ActiveSelectors = field(default_factory=ActiveSelectors)
+    #: the piece up to `delivered`, while some of the live subscribers that it matched have still to be told
+    fanout: Fanout | None = None
     #: subscriber -> its catchup stream while it is behind
     catchups: dict[int, Catchup] = field(default_factory=dict)
     #: the least that any durable subscriber has released on disk; None if that has to be computed again
@@ -137,7 +151,7 @@ class Constream:
 
     def end(self) -> None:
         """The last subscriber of the host has gone."""
-        self.delivered = self.synced = self.held = None
+        self.delivered = self.synced = self.held = self.fanout = None
 
     def forget(self, member: int) -> None:
         """A member has left the audience."""
@@ -228,18 +242,25 @@ class Ration:
 
     def __init__(self) -> None:
         self._left = PIECE_BYTES_MAX
+        #: the pubend whose constream has delivered last
+        self._last = ""
+        #: the deliveries that fit into this turn beside those that were made
+        self.deliveries = TURN_DELIVERIES_MAX
         #: pubends whose constreams have more to deliver than fitted into their turn; others only look at it
         self.unfinished: dict[str, None] = {}
 
     def begin(self) -> None:
         """A turn begins."""
         self._left = PIECE_BYTES_MAX
+        self.deliveries = TURN_DELIVERIES_MAX
 
     def may_go_on(self, pubend: str) -> bool:
-        """Return whether a constream may deliver a piece now; if not, it is unfinished."""
-        if self._left <= 0:
+        """Return whether a constream may deliver now; if not, it is unfinished."""
+        if self._left <= 0 or self.deliveries <= 0:
             self.unfinished[pubend] = None
-        return pubend not in self.unfinished
+        may = pubend not in self.unfinished
+        self._last = pubend if may else self._last
+        return may
 
     def took(self, piece: MatchedPiece) -> None:
         """A piece was delivered."""
@@ -255,6 +276,9 @@ class Ration:
         self.unfinished.pop(pubend, None)
 
     def finish(self) -> dict[str, None]:
-        """Take the unfinished ones, which may go on in the turn that begins."""
+        """Take the unfinished ones, which may go on in the turn that begins, the last one that did last."""
         unfinished, self.unfinished = self.unfinished, {}
+        if self._last in unfinished:
+            del unfinished[self._last]
+            unfinished[self._last] = None
         return unfinished

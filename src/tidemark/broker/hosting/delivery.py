@@ -1,5 +1,7 @@
 """Delivery: the frames that go to subscribers, and the credit that they cost.
 
+A piece of a constream goes to as many of its subscribers in one turn as fit (`Fanout`).
+
 Events that were matched before the subscriber's present selector came into force pass through `Sight`: a rule
 of access that was tightened holds for everything that was not yet delivered, however long ago it matched.
 Fields that are hidden from the subscriber are taken out then. A subscriber that does not see everything is
@@ -8,13 +10,20 @@ told no names of topics and publishers but those of its own events.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from tidemark.access.rights import Hidden
 from tidemark.broker.access.hiding import Hiding, SharedPiece
 from tidemark.broker.access.sight import Sight
 from tidemark.broker.effects import SendClient
-from tidemark.broker.hosting.constream import MatchedPiece
+from tidemark.broker.hosting.constream import (
+    DELIVERY_COPIED_BYTES,
+    DELIVERY_LINES,
+    ActiveSelectors,
+    MatchedPiece,
+    Ration,
+)
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
@@ -111,3 +120,115 @@ class Delivery:
         """Send a frame over the subscriber's connection, which it must have."""
         assert subscription.client is not None
         self._out.add(SendClient(subscription.client, frame))
+
+
+class Feeding(Protocol):
+    """Feeds the live subscribers of constreams; `Host` is the implementation."""
+
+    @property
+    def subscriptions(self) -> Mapping[int, HostedSubscription]:
+        """The subscriptions that are hosted here, by their ids."""
+
+    def is_live(self, subscription: HostedSubscription, pubend: str) -> bool:
+        """Return whether the constream feeds the subscriber."""
+
+    def feed(
+        self,
+        pubend: str,
+        subscription: HostedSubscription,
+        upto: int,
+        part: EventBatch,
+        shared: SharedPiece | None,
+    ) -> None:
+        """Tell a live subscriber those of the rows that it was not told before."""
+
+
+class Fanout:
+    """A matched piece on its way to its subscribers, a bounded number of deliveries in each turn.
+
+    Between two turns subscribers may leave, come back or fall behind: each is looked at when its turn comes,
+    and is told nothing twice. Meanwhile no selector comes into force at the constream, so that `active` loses
+    members and gets none.
+    """
+
+    def __init__(
+        self,
+        host: Feeding,
+        delivery: Delivery,
+        turn: Turn,
+        pubend: str,
+        active: ActiveSelectors,
+        piece: MatchedPiece,
+    ) -> None:
+        self._host = host
+        self._delivery = delivery
+        self._turn = turn
+        self._pubend = pubend
+        self._active = active
+        self._piece = piece
+        #: the next of the groups of `piece.matches` to be looked at for who wants it
+        self._group = 0
+        #: subscriber -> the groups that it wants
+        self._rows_of: dict[int, list[int]] = {}
+        #: those that have still to be told; None until all groups are looked at
+        self._untold: Iterator[tuple[int, list[int]]] | None = None
+        #: groups -> the events of these, for all that want the same
+        self._parts: dict[tuple[int, ...], EventBatch] = {}
+        self._shared: dict[Hidden, SharedPiece] | None = None
+
+    def is_unfinished_by(self, ration: Ration) -> bool:
+        """Tell as many subscribers as fit into the turn; return whether others have still to be told."""
+        if self._untold is None and not self._find_who(ration):
+            return True
+        assert self._untold is not None
+        piece, pubend, host, parts = self._piece, self._pubend, self._host, self._parts
+        assert piece.batch is not None
+        left = ration.deliveries
+        for number, chosen in self._untold:
+            left -= 1
+            subscription = host.subscriptions.get(number)
+            if subscription is not None and host.is_live(subscription, pubend):
+                key = tuple(chosen)
+                part = parts.get(key)
+                if part is None:
+                    part = parts[key] = piece.part(chosen)
+                    if part is not piece.batch:
+                        left -= len(part.body) // DELIVERY_COPIED_BYTES
+                stripped = self._stripped(subscription.hidden) if subscription.hidden else None
+                host.feed(pubend, subscription, piece.upto, part, stripped)
+            if left <= 0:
+                break
+        else:
+            ration.deliveries = left
+            self._turn.observer.delivered(piece.batch, piece.matches)
+            return False
+        ration.deliveries = left
+        ration.unfinished[pubend] = None
+        return True
+
+    def _find_who(self, ration: Ration) -> bool:
+        """Find out which rows each subscriber wants; return whether that fitted into the turn."""
+        lines = ration.deliveries * DELIVERY_LINES
+        for at in range(self._group, len(self._piece.matches)):
+            if lines <= 0:
+                self._group = at
+                ration.deliveries = 0
+                ration.unfinished[self._pubend] = None
+                return False
+            rows, members = self._piece.matches[at]
+            self._turn.counters["events_matched"] += len(rows)
+            chosen = self._active.chosen(members).tolist()
+            lines -= 1 + len(chosen)
+            for number in chosen:
+                self._rows_of.setdefault(number, []).append(at)
+        ration.deliveries = max(1, lines // DELIVERY_LINES)
+        self._untold = iter(self._rows_of.items())
+        return True
+
+    def _stripped(self, hidden: Hidden) -> SharedPiece | None:
+        """Return the piece without these fields; None if nobody who wanted it had them hidden at first."""
+        if self._shared is None:
+            there = self._host.subscriptions
+            told = ((there[each], at) for each, at in self._rows_of.items() if each in there)
+            self._shared = self._delivery.shared(self._piece, told)
+        return self._shared.get(hidden)

@@ -15,13 +15,12 @@ from typing import Protocol
 
 import numpy as np
 
-from tidemark.access.rights import Hidden
 from tidemark.broker.access.hiding import SharedPiece
 from tidemark.broker.effects import DropSubscription, SaveReleased, SaveSubscription
 from tidemark.broker.hosting.acknowledgements import Acknowledgements
 from tidemark.broker.hosting.catchup_streams import CatchupStreams
-from tidemark.broker.hosting.constream import Constream, MatchedPiece, Ration
-from tidemark.broker.hosting.delivery import Delivery
+from tidemark.broker.hosting.constream import Constream, Ration
+from tidemark.broker.hosting.delivery import Delivery, Fanout
 from tidemark.broker.hosting.host_state import HostState
 from tidemark.broker.hosting.match_log import MatchLog
 from tidemark.broker.hosting.owed import OwedQuestions
@@ -347,7 +346,8 @@ class Host:
         self._ration.begin()
         if self._newcomers:
             for pubend in self._dirty_pubends:
-                self._start(pubend, self.constreams[pubend])
+                if self.constreams[pubend].fanout is None:
+                    self._start(pubend, self.constreams[pubend])
             newcomers, self._newcomers = self._newcomers, {}
             for number in newcomers:
                 self._welcome(self.subscriptions[number])
@@ -372,7 +372,7 @@ class Host:
         """Deliver up to the doubt horizon, stopping wherever a selector starts; ask for what is missing."""
         if constream.delivered is None:
             return
-        while True:
+        while self._fan_out(pubend, constream):
             if constream.starting:
                 self._start(pubend, constream)
             upto = constream.next_stop()
@@ -389,7 +389,12 @@ class Host:
                 self._counters["topics_unknown"] += 1
                 break
             self._ration.took(piece)
-            self._deliver(pubend, constream, piece)
+            self._match_log.write(pubend, constream, piece)
+            constream.delivered = piece.upto
+            self._counters["events_expired"] += piece.expired
+            if piece.matches:
+                fanout = Fanout(self, self._delivery, self._turn, pubend, constream.active, piece)
+                constream.fanout = fanout if fanout.is_unfinished_by(self._ration) else None
         stream, at = constream.stream, constream.delivered
         if stream.position > at and (unknown := stream.window.knowledge.unknown(at, stream.position)):
             # While the window is full, only the first hole, which everything waits for, is worth asking for.
@@ -492,40 +497,20 @@ class Host:
             assert delivered is not None
             self._delivery.gap(pubend, subscription, delivered)
 
-    def _deliver(self, pubend: str, constream: Constream, piece: MatchedPiece) -> None:
-        self._match_log.write(pubend, constream, piece)
-        constream.delivered = piece.upto
-        self._counters["events_expired"] += piece.expired
-        if piece.batch is None or not piece.matches:
-            return
-        rows_of: dict[int, list[int]] = {}
-        for at, (rows, members) in enumerate(piece.matches):
-            self._counters["events_matched"] += len(rows)
-            for number in constream.active.chosen(members).tolist():
-                rows_of.setdefault(number, []).append(at)
-        parts: dict[tuple[int, ...], EventBatch] = {}
-        shared: dict[Hidden, SharedPiece] | None = None
-        for number, chosen in rows_of.items():
-            subscription = self.subscriptions[number]
-            if not self.is_live(subscription, pubend):
-                continue
-            key = tuple(chosen)
-            part = parts.get(key)
-            if part is None:
-                part = parts[key] = piece.part(chosen)
-            if subscription.hidden and shared is None:
-                told = ((self.subscriptions[each], at) for each, at in rows_of.items())
-                shared = self._delivery.shared(piece, told)
-            stripped = shared[subscription.hidden] if subscription.hidden and shared is not None else None
-            self._feed(pubend, subscription, piece.upto, part, stripped)
-        self._turn.observer.delivered(piece.batch, piece.matches)
+    def _fan_out(self, pubend: str, constream: Constream) -> bool:
+        """Hand on the piece that some have still to be told of; return whether there is none any more."""
+        if constream.fanout is not None:
+            if not self._ration.may_go_on(pubend) or constream.fanout.is_unfinished_by(self._ration):
+                return False
+            constream.fanout = None
+        return True
 
     def is_live(self, subscription: HostedSubscription, pubend: str) -> bool:
         """Return whether the constream feeds the subscriber: it is connected, started and not catching up."""
         connected = subscription.client is not None and pubend in subscription.told
         return connected and subscription.id not in self.constreams[pubend].catchups
 
-    def _feed(
+    def feed(
         self,
         pubend: str,
         subscription: HostedSubscription,
@@ -591,6 +576,8 @@ class Host:
                 delivered, last = constream.delivered, constream.last_event
                 if delivered is None or not self.is_live(subscription, pubend):
                     continue
+                if constream.fanout is not None:
+                    continue  # it may have to be told of an event first
                 if subscription.told[pubend] < min(last, delivered):
                     self._delivery.tell(subscription, pubend, subscription.told[pubend], delivered, None)
 

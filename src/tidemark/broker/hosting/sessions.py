@@ -20,6 +20,7 @@ from tidemark.broker.hosting.host import Host
 from tidemark.broker.hosting.subscription import HostedSubscription, SelectorPeriod
 from tidemark.broker.overlay.neighbourhood import Neighbourhood
 from tidemark.broker.turn import Turn
+from tidemark.matching.topics import TopicPattern
 from tidemark.ticks import TICK_MAX, CheckpointToken
 from tidemark.wire.frames import Ack, Acked, Credit, Refused, Subscribe, Unsubscribe, Unsubscribed
 from tidemark.wire.limits import EPOCHS_AHEAD_US
@@ -28,8 +29,12 @@ from tidemark.wire.limits import EPOCHS_AHEAD_US
 LEAVING_MAX = 8
 #: Of which the last may take them beyond so many places in the matchers of topics.
 LEAVING_TOPICS_MAX = 128
-#: Subscriptions without a topic that are checked each time that the broker is woken after one has come.
+#: Subscriptions without a topic that are checked each time that the broker is woken after one has come, and
+#: names of topics that are compared with patterns to find out which.
 CHECKED_MAX = 32
+COMPARED_MAX = 1_024
+#: If more topics have come at a time, they are looked for among all that there are.
+CAME_MAX = 64
 
 
 class Sessions:
@@ -66,9 +71,11 @@ class Sessions:
         self._next_id = 1
         #: ids of connected subscriptions for which there was no topic when they came
         self._without_topic: set[int] = set()
-        #: how many topics had been created when the selectors of these were checked last, and those of them
-        #: that have still to be checked, the first one last
-        self._topics_checked = 0
+        #: topics that have come, with which these have still to be compared
+        self._topics_came: dict[str, None] = {}
+        #: topics that came before those, and which of these have still to be compared with them, the first
+        #: one last
+        self._compared: dict[str, None] = {}
         self._unchecked: list[int] = []
 
     def recover(self, next_subscriber: int) -> None:
@@ -239,27 +246,38 @@ class Sessions:
 
     def topic_removed(self, topic: str) -> None:
         """A topic is removed: subscribers that wanted it wait, as for one that was never there."""
+        self._topics_came.pop(topic, None)
+        self._compared.pop(topic, None)
         for subscription in self._host.wanting(topic):
             if subscription.client is not None and subscription.current.wanted.selector:
                 self._without_topic.add(subscription.id)
+
+    def topic_created(self, topic: str) -> None:
+        """A topic has come: who waits for one may have waited for it."""
+        if self._without_topic:
+            self._topics_came[topic] = None
 
     def _check_without_topic(self) -> None:
         """A topic has come: end the part of subscribers whose selector does not fit theirs, and say why.
 
         They would wait for ever. There may be many of them: some are checked each time.
         """
-        if self._topics_checked != self._admission.topics_created:
-            self._topics_checked = self._admission.topics_created
+        if not self._unchecked:
+            self._compared, self._topics_came = self._topics_came, {}
             self._unchecked = sorted(self._without_topic, reverse=True)
-        now, self._unchecked = self._unchecked[-CHECKED_MAX:], self._unchecked[:-CHECKED_MAX]
-        for number in reversed(now):
+        checked = compared = 0
+        while self._unchecked and checked < CHECKED_MAX and compared < COMPARED_MAX:
+            number = self._unchecked.pop()
             subscription = self._host.subscriptions.get(number)
             client = subscription.client if subscription is not None else None
             if subscription is None or client is None:
                 self._without_topic.discard(number)
                 continue
             wanted = subscription.current.wanted
-            if self._admission.has_topic(wanted.pattern):
+            has_come, names = self._has_come(wanted.pattern)
+            compared += names
+            checked += has_come
+            if has_come:
                 self._without_topic.discard(number)
                 problem = self._admission.problem(
                     wanted.pattern, wanted.selector, is_ruled=bool(subscription.seen)
@@ -267,6 +285,15 @@ class Sessions:
                 if problem is not None:
                     self._refuse(client, subscription.name, *problem)
                     self._part(client, subscription)
+
+    def _has_come(self, pattern: str) -> tuple[bool, int]:
+        """Return whether one of the topics that are compared is one of a pattern, and how much that took."""
+        parsed = TopicPattern.parse(pattern)
+        if parsed.is_exact:
+            return pattern in self._compared, 1
+        if len(self._compared) > CAME_MAX:
+            return self._admission.has_topic(pattern), CAME_MAX
+        return any(parsed.matches(name) for name in self._compared), len(self._compared)
 
     def _end_older(self, client: int, subscription: HostedSubscription) -> None:
         """Take the subscription from the connection that has it, if any, and tell that one why."""
@@ -311,9 +338,7 @@ class Sessions:
         if not is_woken and (len(self._leaving) > LEAVING_MAX or len(self._without_topic) > CHECKED_MAX):
             return
         topics = 0
-        if self._unchecked or (
-            self._without_topic and self._admission.topics_created != self._topics_checked
-        ):
+        if self._unchecked or self._topics_came:
             self._check_without_topic()
         for number in list(islice(self._leaving, LEAVING_MAX)):
             subscription = self._host.subscriptions[number]

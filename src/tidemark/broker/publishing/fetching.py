@@ -8,14 +8,17 @@ A fetch that is under way is not asked again: an asker and its ticket are one qu
 question comes. A broker on the way repeats a fetch of its own accord, from soft state: when it takes the
 pubend from another neighbour, and when the answer is later than answers of that neighbour have been. What is
 under way from one neighbour is bounded by how fast its answers come (`ticks.pace`): a fetch is passed on for
-as many bytes as fit, and waits while nothing does.
+as many bytes as fit, and waits while nothing does. Of those that wait for a neighbour the oldest goes
+first, and none is looked at while the way to that neighbour is full.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from heapq import heapify, heappop, heapreplace
 from typing import Protocol
 
 import numpy as np
@@ -45,9 +48,10 @@ FETCH_TOPICS_MAX = 32
 UNDER_WAY_BYTES_MIN = 4 << 10
 UNDER_WAY_BYTES = 8 << 10
 UNDER_WAY_BYTES_MAX = 8 * FETCH_BYTES_MAX
-#: Fetches of one client that are under way, and of one neighbour.
+#: Fetches of one client that are under way, of one neighbour, and of all clients and neighbours together.
 FETCHES_MAX = 64
 PASSED_MAX = 1_024
+FETCHES_ALL_MAX = 16_384
 #: Microseconds after which a fetch that is not answered is passed on again: at the least, and at the most.
 AGAIN_US = 1_000_000
 AGAIN_US_MAX = 30_000_000
@@ -105,6 +109,13 @@ class _Way:
         )
         #: bytes that were asked for and whose answer may still come
         self.under_way = 0
+        #: tickets of the fetches whose answers may still come
+        self.tickets: dict[int, None] = {}
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more fetch may be passed on."""
+        return self.under_way < self.pace.limit
 
 
 class Fetching:
@@ -132,8 +143,11 @@ class Fetching:
         self._asked: dict[int, _FetchAsked] = {}
         #: client or neighbour -> ticket of the asker -> ticket here
         self._of_owner: dict[int | str, dict[int, int]] = {}
-        #: tickets of fetches that wait until they can be passed on, in order
-        self._waiting: dict[int, None] = {}
+        #: how many of these clients and neighbours have asked for
+        self._of_others = 0
+        #: pubend -> tickets of fetches that wait until they can be passed on, in order; never empty. Unlike
+        #: that of a dict, the first one is found at once after many were taken from the front
+        self._waiting: dict[str, OrderedDict[int, None]] = {}
         #: tickets of fetches whose next event is of a topic that is not known here
         self._puzzled: dict[int, None] = {}
         #: neighbour -> what was asked of it on the link that is up
@@ -182,7 +196,7 @@ class Fetching:
         if frame.ticket in self._of_owner.get(peer, ()):
             self._counters["fetches_repeated"] += 1
             return
-        is_one_too_many = len(self._of_owner.get(peer, ())) >= PASSED_MAX
+        is_one_too_many = len(self._of_owner.get(peer, ())) >= PASSED_MAX or self._are_too_many
         if frame.pubend in self._streams and not is_one_too_many and self.look(frame):
             self._take(peer, frame, lambda fetched: self._out.add(SendPeer(peer, fetched)))
 
@@ -196,20 +210,32 @@ class Fetching:
 
     def has_room(self, pubend: str) -> bool:
         """Return whether a fetch of a pubend that is not hosted here would be passed on at once."""
+        return pubend not in self._pubends and self._open_way(pubend) is not None
+
+    def _open_way(self, pubend: str) -> tuple[str, _Way] | None:
+        """Return the neighbour that a pubend comes from, and the way to it; None if there is no room."""
         stream = self._streams.get(pubend)
-        if pubend in self._pubends or stream is None or stream.upstream is None:
-            return False
-        way = self._ways.setdefault(stream.upstream, _Way())
-        return way.under_way < way.pace.limit
+        upstream = stream.upstream if stream is not None else None
+        if upstream is None:
+            return None
+        way = self._ways.get(upstream)
+        if way is None:
+            way = self._ways[upstream] = _Way()
+        return (upstream, way) if way.has_room else None
+
+    @property
+    def _are_too_many(self) -> bool:
+        """Whether clients and neighbours have as many fetches under way as they may together."""
+        return self._of_others >= FETCHES_ALL_MAX
 
     def gone(self, owner: int | str) -> None:
         """A connection or link is gone: drop what it asked for, and ask others for what it was asked for."""
         for ticket in list(self._of_owner.get(owner, {}).values()):
             self._remove(ticket)
         self._of_owner.pop(owner, None)
-        if isinstance(owner, str):
-            self._ways.pop(owner, None)
-            self._ask_elsewhere(lambda asked: asked.upstream == owner)
+        if isinstance(owner, str) and (way := self._ways.get(owner)) is not None:
+            self._ask_elsewhere(list(way.tickets))
+            del self._ways[owner]
         self._pass_on_waiting()
 
     def _give_up(self, ticket: int) -> None:
@@ -224,11 +250,13 @@ class Fetching:
         self._asked[ticket] = _FetchAsked(owner, frame, answered, refused)
         if owner is not None:
             self._of_owner.setdefault(owner, {})[frame.ticket] = ticket
+            self._of_others += 1
         if frame.pubend in self._pubends:
             self._read_log(ticket, frame)
         else:
-            self._waiting[ticket] = None
-            self._pass_on_waiting()
+            self._waiting.setdefault(frame.pubend, OrderedDict())[ticket] = None
+            if self._open_way(frame.pubend) is not None:
+                self._pass_on_waiting()
         return ticket
 
     def _read_log(self, ticket: int, frame: Fetch) -> None:
@@ -238,22 +266,33 @@ class Fetching:
         self._out.add(FetchLog(ticket, frame.pubend, frame.base, max(frame.base, upto), size))
 
     def _pass_on_waiting(self) -> None:
-        """Pass on what waits, as far as there is a way and room on it."""
-        for ticket in list(self._waiting):
-            asked = self._asked[ticket]
-            stream = self._streams.get(asked.frame.pubend)
-            upstream = stream.upstream if stream is not None else None
-            if upstream is None:
+        """Pass on what waits, the oldest first, as far as there is a way and room on it."""
+        first = [
+            (next(iter(queue)), pubend)
+            for pubend, queue in self._waiting.items()
+            if self._open_way(pubend) is not None
+        ]
+        heapify(first)
+        while first:
+            ticket, pubend = first[0]
+            found = self._open_way(pubend)
+            if found is None:
+                heappop(first)  # those before have filled the way
                 continue
-            way = self._ways.setdefault(upstream, _Way())
-            if way.under_way < way.pace.limit:
-                del self._waiting[ticket]
-                # Half of what may be under way: while one answer is read here, the next is on its way. It is
-                # rounded up, so that two of them use all of it.
-                asked.size = max(1, min(asked.frame.bytes_max, FETCH_BYTES_MAX, -(-way.pace.limit // 2)))
-                asked.upstream, asked.tries, asked.first = upstream, 0, self._turn.now
-                way.under_way += asked.size
-                self._pass_on(ticket, asked, upstream)
+            asked, (upstream, way) = self._asked[ticket], found
+            self._wait_no_more(ticket, pubend)
+            # Half of what may be under way: while one answer is read here, the next is on its way. It is
+            # rounded up, so that two of them use all of it.
+            asked.size = max(1, min(asked.frame.bytes_max, FETCH_BYTES_MAX, -(-way.pace.limit // 2)))
+            asked.upstream, asked.tries, asked.first = upstream, 0, self._turn.now
+            way.under_way += asked.size
+            way.tickets[ticket] = None
+            self._pass_on(ticket, asked, upstream)
+            queue = self._waiting.get(pubend)
+            if queue is None:
+                heappop(first)
+            else:
+                heapreplace(first, (next(iter(queue)), pubend))
 
     def _pass_on(self, ticket: int, asked: _FetchAsked, upstream: str) -> None:
         asked.last = self._turn.now
@@ -261,19 +300,35 @@ class Fetching:
         self._counters["fetches_passed"] += 1
         self._out.add(SendPeer(upstream, replace(asked.frame, ticket=ticket, bytes_max=asked.size)))
 
-    def _ask_elsewhere(self, concerns: Callable[[_FetchAsked], bool]) -> None:
-        """Let those that were passed on, and that this concerns, wait to be passed on again."""
-        for ticket, asked in self._asked.items():
-            if asked.upstream is not None and concerns(asked):
-                self._take_back(asked)
-                self._waiting[ticket] = None
-        self._waiting = dict.fromkeys(sorted(self._waiting))
+    def _ask_elsewhere(self, tickets: Iterable[int]) -> None:
+        """Let these, which were passed on, wait to be passed on again."""
+        for ticket in tickets:
+            self._take_back(ticket, self._asked[ticket])
+        self._wait_again(tickets)
 
-    def _take_back(self, asked: _FetchAsked) -> None:
+    def _wait_again(self, tickets: Iterable[int]) -> None:
+        """Let these wait at their places among those that came later."""
+        again: dict[str, list[int]] = {}
+        for ticket in tickets:
+            again.setdefault(self._asked[ticket].frame.pubend, []).append(ticket)
+        for pubend, of_pubend in again.items():
+            merged = sorted([*of_pubend, *self._waiting.get(pubend, ())])
+            self._waiting[pubend] = OrderedDict.fromkeys(merged)
+
+    def _wait_no_more(self, ticket: int, pubend: str) -> None:
+        """A fetch does not wait any more, if it did."""
+        queue = self._waiting.get(pubend)
+        if queue is not None:
+            queue.pop(ticket, None)
+            if not queue:
+                del self._waiting[pubend]
+
+    def _take_back(self, ticket: int, asked: _FetchAsked) -> None:
         """The neighbour that was asked is not expected to answer any more."""
         way = self._ways.get(asked.upstream) if asked.upstream is not None else None
         if way is not None:
             way.under_way -= asked.size
+            del way.tickets[ticket]
         asked.upstream = None
 
     # Answers.
@@ -337,12 +392,13 @@ class Fetching:
 
     def learnt(self) -> None:
         """A topic has become known: read again what was not understood without it."""
+        if not self._puzzled:
+            return
         puzzled, self._puzzled = self._puzzled, {}
         for ticket in puzzled:
             if self._asked[ticket].frame.pubend in self._pubends:
                 self._read_log(ticket, self._asked[ticket].frame)
-            else:
-                self._waiting[ticket] = None
+        self._wait_again([each for each in puzzled if self._asked[each].frame.pubend not in self._pubends])
         self._pass_on_waiting()
 
     def _puzzle(self, ticket: int, asked: _FetchAsked) -> None:
@@ -353,7 +409,7 @@ class Fetching:
             self._remove(ticket)
             asked.refused("schema", reason)
         else:
-            self._take_back(asked)
+            self._take_back(ticket, asked)
             self._puzzled[ticket] = None
 
     def fetched(self, peer: str, frame: Fetched) -> None:
@@ -395,16 +451,17 @@ class Fetching:
     def wake(self) -> None:
         """Repeat the fetches whose answers are late; pass on those for which there is a way now."""
         now = self._turn.now
-        for ticket, asked in self._asked.items():
-            if asked.upstream is not None:
-                pace = self._ways[asked.upstream].pace
-                if now >= pace.due(asked.last, asked.tries):
-                    self._pass_on(ticket, asked, asked.upstream)
+        for upstream, way in self._ways.items():
+            for ticket in way.tickets:
+                asked = self._asked[ticket]
+                if now >= way.pace.due(asked.last, asked.tries):
+                    self._pass_on(ticket, asked, upstream)
         self._pass_on_waiting()
 
     def attached(self, pubend: str) -> None:
         """The pubend comes from another neighbour now, which has been asked for nothing."""
-        self._ask_elsewhere(lambda asked: asked.frame.pubend == pubend)
+        passed = [ticket for way in self._ways.values() for ticket in way.tickets]
+        self._ask_elsewhere([each for each in passed if self._asked[each].frame.pubend == pubend])
         self._pass_on_waiting()
 
     def _remove(self, ticket: int) -> _FetchAsked | None:
@@ -412,10 +469,11 @@ class Fetching:
         asked = self._asked.pop(ticket, None)
         if asked is None:
             return None
-        self._waiting.pop(ticket, None)
+        self._wait_no_more(ticket, asked.frame.pubend)
         self._puzzled.pop(ticket, None)
-        self._take_back(asked)
+        self._take_back(ticket, asked)
         if asked.owner is not None:
+            self._of_others -= 1
             self._of_owner[asked.owner].pop(asked.frame.ticket, None)
         return asked
 
@@ -426,6 +484,11 @@ class Fetching:
             return "ticket", f"the ticket {frame.ticket} is that of another fetch under way: choose another"
         if len(self._of_owner.get(client, ())) >= FETCHES_MAX:
             return "limit", f"{FETCHES_MAX} fetches are under way already: wait for an answer"
+        if self._are_too_many:
+            return "limit", (
+                f"{FETCHES_ALL_MAX} fetches of all clients are under way at this broker, which is the limit: "
+                "try again later"
+            )
         try:
             TopicPattern.parse(frame.pattern)
             parse(frame.selector)

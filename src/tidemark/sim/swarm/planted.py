@@ -340,11 +340,11 @@ def _rewind_who_is_ahead() -> list[Patch]:
     def trusting(self: Host, pubend: str, subscription: Any, upto: int, part: Any, _: Any) -> None:
         self._delivery.tell(subscription, pubend, subscription.told[pubend], upto, part)
 
-    return [(Host, "_feed", trusting)]
+    return [(Host, "feed", trusting)]
 
 
 def _tell_and_catch_up() -> list[Patch]:
-    feed = Host._feed
+    feed = Host.feed
 
     def both(self: Host, pubend: str, subscription: Any, upto: int, part: Any, shared: Any) -> None:
         is_slow, told = subscription.credit <= 0, subscription.told[pubend]
@@ -352,7 +352,7 @@ def _tell_and_catch_up() -> list[Patch]:
         if is_slow and subscription.durable and told < part.ticks[0]:
             self._delivery.tell(subscription, pubend, told, upto, part)
 
-    return [(Host, "_feed", both)]
+    return [(Host, "feed", both)]
 
 
 def _join_before_the_end() -> list[Patch]:
