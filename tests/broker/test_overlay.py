@@ -16,6 +16,7 @@ from tidemark.broker.turn import Turn
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import Thresholds
 from tidemark.wire.frames import Hello, Interest, Knowledge, LinkGrade, Links, Unfollow, Ways
+from tidemark.wire.limits import LINK_NEWEST
 
 SECOND = 1_000_000
 #: What a broker says that has no way to the pubend.
@@ -36,13 +37,22 @@ BEST, OTHER = Routing(CELL, "b").ways("p", {"b": frozenset({"u1", "u2"})})
 class At:
     """The overlay of the broker `b`, which listens to its own routes."""
 
-    def __init__(self, layout: Layout = LINE, me: str = "b", incarnation: int = 1) -> None:
+    def __init__(
+        self, layout: Layout = LINE, me: str = "b", incarnation: int = 1, link_version: int = LINK_NEWEST
+    ) -> None:
         self.turn = Turn()
         self.streams: dict[str, Stream] = {}
         self.interests = Interests(incarnation, registry(), self.turn)
         for pubend in layout.pubends:
             self.open(pubend)
-        config = BrokerConfig(me, incarnation, layout, return_delay=2 * SECOND, linger=10 * SECOND)
+        config = BrokerConfig(
+            me,
+            incarnation,
+            layout,
+            return_delay=2 * SECOND,
+            linger=10 * SECOND,
+            link_version=link_version,
+        )
         self.overlay = OverlayRole(config, self.streams, self.interests, self.turn)
         self.reattached: list[str] = []
         self.overlay.listeners.append(self)
@@ -127,6 +137,13 @@ def test_a_neighbour_of_an_older_version_is_not_told_what_it_would_not_understan
     at.overlay.link_up("c")
     assert at.overlay.hello("c", Hello("c", 2, 2, 3))
     assert SendPeer("c", CUT) in at.settle()
+
+
+def test_a_broker_that_speaks_an_older_version_itself_does_not_say_what_that_version_lacks() -> None:
+    at = At(link_version=2)
+    at.overlay.link_up("c")
+    assert at.overlay.hello("c", Hello("c", 1))
+    assert not [effect for effect in at.settle() if isinstance(effect, SendPeer) and effect.frame == CUT]
 
 
 def test_followers_are_told_that_there_is_no_way_and_that_there_is_one_again() -> None:

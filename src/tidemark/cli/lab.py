@@ -110,7 +110,9 @@ def lab(name: str, real: bool, quick: bool, out: Path, as_json: bool) -> None:
 @click.option("--from", "first", default=0, show_default=True, help="The first seed.")
 @click.option(
     "--profile",
-    type=click.Choice(["swarm", "network", "crashes", "disk", "hostile", "calm", "thin", "narrow", "access"]),
+    type=click.Choice(
+        ["swarm", "network", "crashes", "disk", "hostile", "calm", "thin", "narrow", "access", "mixed"]
+    ),
     help="What goes wrong (swarm: a bit of everything).",
 )
 @click.option("--jobs", type=click.IntRange(1), help="Worlds at a time (as many as there are cores).")

@@ -134,7 +134,7 @@ class OverlayRole:
             self._counters["former_lives"] += 1
             return False
         self._last_life[peer] = self._lives[peer] = frame.incarnation
-        if frame.newest >= WAYS_SINCE:
+        if min(frame.newest, self._hello.newest) >= WAYS_SINCE:
             self._said_ways[peer] = Ways()
         if peer in self.routing.cellmates:
             self._out.add(SendPeer(peer, self._links_frame()))

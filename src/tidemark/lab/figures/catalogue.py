@@ -7,7 +7,7 @@ from tidemark.lab.figures.dsn02 import figures as dsn02
 from tidemark.lab.figures.dsn02 import overhead
 from tidemark.lab.figures.dsn02 import real as dsn02_real
 from tidemark.lab.figures.dsn02 import simulated as dsn02_simulated
-from tidemark.lab.figures.dsn03 import auto_acknowledge, caches, client_rates, hops, scaling
+from tidemark.lab.figures.dsn03 import auto_acknowledge, caches, client_rates, hops, real_hops, scaling
 from tidemark.lab.figures.dsn03 import figures as dsn03
 from tidemark.lab.figures.dsn03 import real as dsn03_real
 from tidemark.lab.figures.dsn03 import simulated as dsn03_simulated
@@ -70,8 +70,12 @@ EXPERIMENTS: dict[str, Experiment] = {
             "dsn03-hops",
             "DSN'03 section 5: latency over five hops, and the share of logging",
             prose(hops.METHOD),
-            (hops.FIGURE,),
+            (),
             hops.measure,
+            real_hops.measure,
+            prose(real_hops.METHOD),
+            real_figures=(real_hops.FIGURE,),
+            simulated_figures=(hops.FIGURE,),
         ),
         Experiment(
             "dsn03-caches",

@@ -166,15 +166,19 @@ class RealOverlay:
         pubends: Sequence[str],
         hosts: Sequence[str] = ("shb",),
         launch: tuple[str, str] | None = None,
+        *,
+        is_chain: bool = False,
         **settings: str,
     ) -> None:
         """`settings` are settings of all brokers, as `storage__durability="os"`.
 
+        `is_chain`: each of `hosts` is linked to the one before it, and only the first to phb.
         `launch`: the module that Python runs for a broker, and what it is told first.
         """
         self._launch = launch
         self._pubends = tuple(pubends)
         self._names = tuple(hosts)
+        self._is_chain = is_chain
         self._settings = {name.replace("__", "."): value for name, value in settings.items()}
         self.publishers: list[LoadPublisher] = []
         self.subscribers: list[LoadSubscriber] = []
@@ -217,8 +221,9 @@ class RealOverlay:
     def _topology(self) -> str:
         names = ", ".join(f'"{name}"' for name in self._pubends)
         lines = ["[brokers.phb]", f'listen = "127.0.0.1:{free_port()}"', f"pubends = [{names}]"]
-        for name in self._names:
-            lines += [f"[brokers.{name}]", f'listen = "127.0.0.1:{free_port()}"', 'parent = "phb"']
+        parents = ("phb", *self._names) if self._is_chain else ["phb"] * len(self._names)
+        for name, parent in zip(self._names, parents, strict=False):
+            lines += [f"[brokers.{name}]", f'listen = "127.0.0.1:{free_port()}"', f'parent = "{parent}"']
         return "\n".join(lines) + "\n"
 
     async def client(self, broker: ManagedBroker, **more: Any) -> Client:

@@ -81,11 +81,19 @@ class FaultInjector:
             self._world.mend(a, b)
         for name in self._world.layout.brokers:
             self._world.machines[name].free_disk()
+            self._upgrade(name)
             self._world.restart(name)
         for a, b in self._world.layout.all_links():
             for here, there in ((a, b), (b, a)):
                 self._world.machines[here].link_measured(there, *MEASURES[0])
         self._access_changer.heal()
+
+    def _upgrade(self, name: str) -> None:
+        """Stop a broker that speaks no version with which a world may end; it will start with one."""
+        machine, version = self._world.machines[name], self._plan.link_version_in_the_end
+        if machine.link_version < version:
+            self._world.crash(name)
+            machine.upgrade(version)
 
     def _measure(self) -> None:
         """A broker finds one of its links better or worse than before."""

@@ -15,8 +15,11 @@ from tidemark.sim.world.network import LinkFaults, LinkRate
 from tidemark.sim.world.overlays import overlay_of, tree_of
 from tidemark.sim.world.publisher import FOR_EVER, LONG_MS, SHORT_MS
 from tidemark.ticks import Thresholds
+from tidemark.wire.limits import LINK_NEWEST, LINK_OLDEST
 
 SECOND = 1_000_000
+#: The version of the protocol between brokers since which publishers move and topics are removed everywhere.
+SETTLED_SINCE = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,11 @@ class WorldPlan:
     rulebook: Rulebook | None = None
     #: bytes that pubends may hold for a durable subscription, in a world whose rulebook bounds them
     held_bytes: int | None = None
+    #: broker -> the newest version of the protocol between brokers that it speaks at first; all others speak
+    #: LINK_NEWEST
+    link_versions: Mapping[str, int] = field(default_factory=dict)
+    #: what every broker speaks at least when the storm is over
+    link_version_in_the_end: int = LINK_NEWEST
 
     @property
     def has_archive(self) -> bool:
@@ -149,6 +157,11 @@ def _hostile(chance: Random) -> FaultWeights:
     return FaultWeights(hostile=1.0, crash=0.1, cut=0.1, rest=chance.choice((50_000, 200_000)))
 
 
+def _mixed(chance: Random) -> FaultWeights:
+    """As in the swarm, with restarts in every world, by which brokers come to speak newer versions."""
+    return replace(_everything(chance), crash=1.0)
+
+
 #: profile -> the faults of its worlds
 PROFILES: dict[str, Callable[[Random], FaultWeights]] = {
     "swarm": _everything,
@@ -160,6 +173,7 @@ PROFILES: dict[str, Callable[[Random], FaultWeights]] = {
     "thin": _thin,
     "narrow": _everything,
     "access": _everything,
+    "mixed": _mixed,
 }
 
 
@@ -172,7 +186,7 @@ def plan_of(chance: Random, profile: str) -> WorldPlan:
         reorder=chance.choice((0.0, 0.1)),
         delay_max=chance.choice((500, 5_000, 60_000)),
     )
-    lossy = profile in ("swarm", "network", "access")
+    lossy = profile in ("swarm", "network", "access", "mixed")
     plan = WorldPlan(
         layout,
         bad if lossy else LinkFaults(),
@@ -259,7 +273,8 @@ def with_durability(plan: WorldPlan, chance: Random) -> WorldPlan:
 
 def with_rates(plan: WorldPlan, chance: Random, profile: str) -> WorldPlan:
     """The same plan, perhaps with links that have a bandwidth, as links of TCP: what they carry arrives."""
-    share = {"thin": 1.0, "narrow": 1.0, "swarm": 0.3, "network": 0.3, "access": 0.3}.get(profile, 0.0)
+    sometimes = dict.fromkeys(("swarm", "network", "access", "mixed"), 0.3)
+    share = {"thin": 1.0, "narrow": 1.0, **sometimes}.get(profile, 0.0)
     if chance.random() >= share:
         return plan
     rate = LinkRate(chance.choice((4_000, 12_000, 40_000, 400_000)), chance.choice((8_000, 1 << 20)))
@@ -319,6 +334,21 @@ def with_held_quota(plan: WorldPlan, chance: Random) -> WorldPlan:
         rulebook=replace(plan.rulebook, held_bytes=held),
         leaves=chance.choice((0.02, 0.05)),
     )
+
+
+def with_link_versions(plan: WorldPlan, chance: Random, profile: str) -> WorldPlan:
+    """The same plan; in the profile `mixed` some brokers speak older versions of the protocol at first.
+
+    Below SETTLED_SINCE not all that the oracle checks in the end can be so: publishers that move wait behind
+    brokers that know nothing of them, and removed topics are kept.
+    """
+    if profile != "mixed":
+        return plan
+    versions = {name: chance.randint(LINK_OLDEST, LINK_NEWEST) for name in plan.layout.brokers}
+    spared = chance.choice((0.0, 0.5, 0.7))
+    older = {name: each for name, each in versions.items() if chance.random() >= spared}
+    last = chance.randint(SETTLED_SINCE, LINK_NEWEST)
+    return replace(plan, link_versions=older, link_version_in_the_end=last)
 
 
 def _policy(chance: Random) -> PubendPolicy:

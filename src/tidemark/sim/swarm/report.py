@@ -37,12 +37,14 @@ FAULTS = {
     "fault_access": "changes of who may see what",
     "fault_struck_off": "connections of users that were unknown where they connected",
     "fault_denied": "subscriptions of users that may see nothing of what they ask for",
+    "fault_upgrade": "brokers that came to speak a newer version of the protocol",
     "fault_turned_away": "batches turned away by a broker that was being drained",
 }
 
 #: profile -> what happens there only
 ONLY = {
     "hostile": ("fault_hostile", "frames_refused", "neighbours_refused"),
+    "mixed": ("fault_upgrade",),
     "access": ("fault_access", "fault_struck_off", "fault_denied", "denied", "access_renewed"),
 }
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tidemark.access.document import AccessDocument
 from tidemark.access.principal import Principal
@@ -49,7 +50,10 @@ from tidemark.message.registry import Registry
 from tidemark.sim.world.disk_thread import SMALL_STORE, SimDiskThread
 from tidemark.sim.world.engine import Engine
 from tidemark.ticks import Range
+from tidemark.wire.codec import encoder_for_link
+from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import ClientFrame, PeerFrame, Publish
+from tidemark.wire.limits import FRAME_BYTES_MAX, LINK_NEWEST
 
 if TYPE_CHECKING:
     from tidemark.sim.world.world import World
@@ -59,6 +63,15 @@ START_AGAIN_US = 200_000
 #: A document takes up to so many microseconds to a neighbour, and to the disk.
 TELLS_US_MAX = 60_000
 SAVES_US_MAX = 20_000
+
+
+def spoken(frame: PeerFrame, version: int) -> Sequence[PeerFrame]:
+    """Returns what a neighbour hears that speaks this version, through the bytes that real links carry."""
+    if version == LINK_NEWEST:
+        return (frame,)
+    decoder = FrameDecoder(FRAME_BYTES_MAX)
+    said = decoder.feed(b"".join(encoder_for_link(version)(frame)))
+    return cast(Sequence[PeerFrame], said)
 
 
 class Machine:
@@ -111,10 +124,16 @@ class Machine:
         self._unread: dict[int, deque[ClientFrameReceived]] = {}
         #: the clients of which the broker knows who they are; from others it takes nothing
         self._logged_in_clients: set[int] = set()
+        #: the newest version of the protocol between brokers that the program here speaks
+        self.link_version = world.plan.link_versions.get(name, LINK_NEWEST)
+        # A generator of its own: what is drawn from it leaves the rest of the world unchanged.
+        self._version_chance = Random(f"link versions at {name}, {world.seed}")
 
     def start(self) -> None:
         """Start a new life of the broker from its disk; try again later if the disk is full or fails."""
         assert self.broker is None
+        if self.life:
+            self.upgrade(self._version_chance.randint(self.link_version, LINK_NEWEST))
         self.life += 1
         self._topology_change = self._world.topology_changes
         hosted = [pubend for pubend, host in self._world.layout.pubends.items() if host == self.name]
@@ -139,6 +158,12 @@ class Machine:
         self.broker = Broker(config, self.registry, recovered)
         self._world.started(self)
         self._give(Woken())
+
+    def upgrade(self, version: int) -> None:
+        """The program of the broker, which is down, speaks this version from now on, or a newer one."""
+        assert self.broker is None
+        self._world.fault_counts["upgrade"] += self.link_version < version
+        self.link_version = max(version, self.link_version)
 
     def topology_changed(self, number: int, layout: Layout, drain_notice: DrainNotice | None) -> None:
         """Tell the broker of a topology change, unless it already knows a later one."""
@@ -424,7 +449,8 @@ class Machine:
             case SendPeer(peer, frame):
                 # A link that has gone down and come up again meanwhile is another connection.
                 if peer in self._links and self._heard_up.get(peer) == self._came_up[peer]:
-                    self._world.network.send(self.name, peer, frame)
+                    for each in spoken(frame, self._world.link_version(self.name, peer)):
+                        self._world.network.send(self.name, peer, each)
             case DropAnswers(peer, pubend):
                 self._world.network.drop_answers(self.name, peer, pubend)
             case SendClient(client, frame):

@@ -28,6 +28,8 @@ from tidemark.sim.world.topic_keeper import SCHEMAS, TopicKeeper
 from tidemark.sim.world.trace import Trace
 from tidemark.ticks import Range, RangeSet
 from tidemark.wire.frames import ClientFrame, Deliver, Fetch, Gap, Knowledge, PeerFrame, Publish, Refused
+from tidemark.wire.limits import LINK_NEWEST, LINK_OLDEST
+from tidemark.wire.versions import agree_link, is_spoken
 
 START = 1_000_000 * SECOND
 #: Hosts count what subscriptions with a quota are owed this often, in microseconds.
@@ -120,6 +122,7 @@ class World:
             pubend_policies=plan.pubend_policies,
             cache_bytes_max=plan.cache_bytes_max,
             held_quota_period=HELD_QUOTA_US,
+            link_version=self.machines[name].link_version,
         )
 
     def neighbours(self, name: str) -> tuple[str, ...]:
@@ -200,6 +203,10 @@ class World:
         if self.access is not None:
             self.access.forget(name)
 
+    def link_version(self, a: str, b: str) -> int:
+        """Returns the version of the protocol between brokers in which two machines speak to each other."""
+        return agree_link(LINK_OLDEST, self.machines[a].link_version, mine=self.machines[b].link_version)
+
     def is_up(self, name: str) -> bool:
         """Whether a machine's broker is running."""
         return name in self.machines and self.machines[name].broker is not None
@@ -232,6 +239,9 @@ class World:
 
     def _arrived(self, sender: str, receiver: str, frame: PeerFrame) -> None:
         if receiver in self.machines:
+            version = self.link_version(sender, receiver) if sender in self.machines else LINK_NEWEST
+            if not is_spoken(frame, version):
+                raise ViolationError(f"{sender} said {frame!r}, which {receiver} does not know in {version}")
             self.machines[receiver].peer_frame(sender, frame)
 
     # Clients.
