@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
@@ -20,7 +21,7 @@ from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.cli import main
 from tidemark.errors import ConfigError, SelectorError
-from tidemark.spark.archive import reader
+from tidemark.spark.archive import compaction, reader
 from tidemark.spark.archive.archive import Archive
 from tidemark.spark.archive.table import ArchiveTable
 from tidemark.spark.deep.service import DeepService
@@ -162,6 +163,30 @@ def test_an_erasure_that_was_interrupted_is_completed_by_the_next_process(
     assert ticks_in(path, "people")
     assert len(ticks_in(path)) == len(ticks) + 8 - 4
     assert verify(path, node.url, None).wrong == ()
+
+
+def test_an_erasure_that_is_resumed_counts_no_file_again_that_was_due_to_be_merged(
+    node: LiveNode, tm: sync.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "archive"
+    with Archive(node.url, path) as archive:
+        for first in (0, 4):
+            publish(tm, range(first, first + 4))
+            archive.round()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ArchiveTable, "exchange", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            erase(path, node.url, "people.>", "TRUE", sleep=never)
+    (asked,) = load_erasures(path)
+    # What was counted is noted, and no commit has it.
+    assert (asked.stage, asked.events, asked.files) == ("asked", 4, 2)
+    monkeypatch.setattr(compaction, "SMALL_FILES_MIN", 2)
+    with Archive(node.url, path) as archive:
+        archive.round()
+        assert [len(table.files()) for table in archive.tables] == [1, 1]
+    (erased,) = load_erasures(path)
+    assert (erased.stage, erased.events, erased.files) == ("erased", 4, 2)
+    assert ticks_in(path, "people.>") == []
 
 
 def test_events_are_erased_from_files_that_another_tool_has_written(

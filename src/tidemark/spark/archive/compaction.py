@@ -118,17 +118,19 @@ class Maintenance:
         self._unused = UnusedFiles(archive.path, clock)
 
     def run(self, *, is_changed: bool) -> None:
-        """Remove old history, merge files once in each table, and remove unused files, as far as it is time.
+        """Erase, remove old history, merge files once in each table, and remove unused files.
 
-        `is_changed` says that the archive has got events since the last call.
+        Each is done as far as it is time for it. `is_changed` says that the archive has got events since the
+        last call.
         """
         now = self._clock()
         if not is_changed and now < self._looked + LOOK_SECONDS:
             return
         self._looked = now
+        # Erasures come first: one that was interrupted knows the files it has counted by their names.
+        self._erase()
         self._retire()
         self._merge()
-        self._erase()
         if self._sessions is not None and now >= self._checked_at + CHECK_SECONDS:
             self._checked_at = now
             self._check(self._sessions)
