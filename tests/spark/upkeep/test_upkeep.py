@@ -19,6 +19,7 @@ from tests.live_node import LiveNode, live_node
 from tests.spark.archive.on_disk import table_directory
 from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
+from tidemark.broker.publishing.pubend import Pubend
 from tidemark.cli import main
 from tidemark.errors import ConfigError, SelectorError
 from tidemark.spark.archive import compaction, reader
@@ -30,7 +31,7 @@ from tidemark.spark.upkeep import erasing
 from tidemark.spark.upkeep.asking import erase
 from tidemark.spark.upkeep.erasure import load_erasures
 from tidemark.spark.upkeep.verifying import verify
-from tidemark.ticks import TICK_MAX, TICK_MIN
+from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 from tidemark.wire.answers import PUBENDS
 
 
@@ -187,6 +188,29 @@ def test_an_erasure_that_is_resumed_counts_no_file_again_that_was_due_to_be_merg
     (erased,) = load_erasures(path)
     assert (erased.stage, erased.events, erased.files) == ("erased", 4, 2)
     assert ticks_in(path, "people.>") == []
+
+
+def test_a_broker_that_has_let_go_already_is_asked_once_so_that_it_tells_others(
+    node: LiveNode, tm: sync.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "archive"
+    publish(tm, range(4))
+    with Archive(node.url, path) as archive:
+        archive.round()
+    asked: list[CheckpointToken] = []
+    dismiss = Pubend.dismiss
+
+    def dismissed(self: Pubend, upto: int) -> None:
+        asked.append(CheckpointToken({self.name: upto}))
+        dismiss(self, upto)
+
+    monkeypatch.setattr(Pubend, "dismiss", dismissed)
+    first = erase(path, node.url, "people", "id = 3", sleep=patiently)
+    assert first.held == {}
+    asked.clear()
+    second = erase(path, node.url, "people", "id = 1", sleep=patiently)
+    assert second.held == {}
+    assert asked == [CheckpointToken(second.erasure.upto)]
 
 
 def test_events_are_erased_from_files_that_another_tool_has_written(

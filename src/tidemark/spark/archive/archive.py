@@ -328,14 +328,17 @@ class Archive:
                 _log.warning("%s: removed %d files of a round that was interrupted", table.folder, removed)
 
 
-def let_go(brokers: ArchiveBrokers, pubends: Sequence[HostedPubend], upto: Mapping[str, int]) -> None:
+def let_go(
+    brokers: ArchiveBrokers, pubends: Sequence[HostedPubend], upto: Mapping[str, int], *, again: bool = False
+) -> None:
     """Ask brokers to let go what they hold up to these ticks of pubends, since the archive has it.
 
-    A broker that is too old for the question goes on holding it.
+    With `again` those are asked, too, that have let it go: they tell other brokers, which may remember it. A
+    broker that is too old for the question goes on holding it.
     """
     asked: dict[str, dict[str, int]] = {}
     for each in pubends:
-        held = each.lost is None or each.lost < upto.get(each.pubend, TICK_MIN)
+        held = again or each.lost is None or each.lost < upto.get(each.pubend, TICK_MIN)
         if each.pubend in upto and held and each.archived is not None:
             asked.setdefault(each.broker, {})[each.pubend] = upto[each.pubend]
     for url, token in asked.items():

@@ -92,8 +92,8 @@ def _let_go(
     """
     brokers = ArchiveBrokers(urls_of(broker))
     try:
-        for _ in range(LOOKS_MAX):
-            let_go(brokers, brokers.pubends(), upto)
+        for look in range(LOOKS_MAX):
+            let_go(brokers, brokers.pubends(), upto, again=not look)
             held = {
                 each.pubend: upto[each.pubend]
                 for each in brokers.pubends()
