@@ -22,6 +22,7 @@ from tidemark.spark.report import figures as report_figures
 from tidemark.spark.report.figures import ArchiveFigures, figures
 from tidemark.spark.report.html import page
 from tidemark.spark.round_log import Diary, RoundNote, diary_files
+from tidemark.spark.upkeep.erasure import new_erasure, save_erasure
 
 
 @pytest.mark.spark
@@ -36,6 +37,7 @@ def test_the_figures_are_those_of_the_archive(spark: Any, tmp_path: Path) -> Non
             tm.publish_many("trades", [{"n": n} for n in range(10 * (turn + 1))])
             tm.publish("news", {"text": "<b>x</b>"})
             assert archive.round() is not None
+    save_erasure(path, replace(new_erasure("trades", "n = '<3'", {"main": 7}, 1e9, "mara@x"), events=17))
     found = figures(spark, path)
     assert (found.events, found.rounds) == (63, 3)
     assert [(each.topic, each.pubend, each.events) for each in found.topics] == [
@@ -51,6 +53,10 @@ def test_the_figures_are_those_of_the_archive(spark: Any, tmp_path: Path) -> Non
     text = page(found)
     assert text.count("<figure>") == 5
     assert "63 events" in text
+    asked, told = "2001-09-09T01:46:40+00:00", ["mara@x", "trades", "n = &#x27;&lt;3&#x27;", "asked", "-"]
+    assert "<h2>Erasures</h2>" in text
+    assert "".join(f"<td>{each}</td>" for each in [asked, *told]) in text
+    assert '<td class="number">17</td>' in text
     json.dumps(found.to_json())
 
 
@@ -63,6 +69,7 @@ def test_an_empty_archive_has_a_page_and_names_are_only_text() -> None:
     text = page(NOTHING)
     assert "<script>" not in text
     assert "<figure>" not in text
+    assert "Erasures" not in text
 
 
 def test_the_command_writes_the_page_and_says_what_is_in_it(

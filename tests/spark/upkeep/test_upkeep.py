@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -28,8 +29,8 @@ from tidemark.spark.archive.table import ArchiveTable
 from tidemark.spark.deep.service import DeepService
 from tidemark.spark.deep.thread import DeepThread
 from tidemark.spark.upkeep import erasing
-from tidemark.spark.upkeep.asking import erase
-from tidemark.spark.upkeep.erasure import load_erasures
+from tidemark.spark.upkeep.asking import erase, who_asks
+from tidemark.spark.upkeep.erasure import load_erasures, new_erasure, save_erasure
 from tidemark.spark.upkeep.verifying import verify
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 from tidemark.wire.answers import PUBENDS
@@ -272,7 +273,12 @@ def test_the_commands_erase_and_verify(node: LiveNode, tm: sync.Client, tmp_path
     assert run("erase", "--topic", "people", "--where", "id = 1").exit_code == 1
     done = run("erase", "--topic", "people", "--where", "id = 1", "--yes", "--json")
     assert done.exit_code == 0, done.output
-    assert json.loads(done.output)["events"] == 1
+    told = json.loads(done.output)
+    assert (told["events"], told["asked_by"]) == (1, who_asks())
+    status = ["pipeline", "status", "--path", str(path), "--offline"]
+    assert f"{who_asks()}  people  id = 1  erased       1" in CliRunner().invoke(main, status).output
+    shown = json.loads(CliRunner().invoke(main, [*status, "--json"]).output)["erasures"]
+    assert [each["id"] for each in shown] == [told["id"]]
     assert "nothing is wrong" in run("verify").output
     (file, *_) = table_directory(path, "news").glob("*.parquet")
     file.write_bytes(file.read_bytes()[:-20])
@@ -280,6 +286,24 @@ def test_the_commands_erase_and_verify(node: LiveNode, tm: sync.Client, tmp_path
     assert found.exit_code == 1
     wrong = json.loads(found.output)["wrong"]
     assert any(file.name in each["what"] and "cannot be read" in each["wrong"] for each in wrong)
+
+
+def test_a_record_says_who_asked_as_what_user_of_brokers_or_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TIDEMARK_USER", raising=False)
+    monkeypatch.setenv("LOGNAME", "mara")
+    assert who_asks() == f"mara@{socket.gethostname()}"
+    monkeypatch.setenv("TIDEMARK_USER", "privacy")
+    assert who_asks() == "privacy"
+    # Records from before this was noted say nothing of it.
+    (tmp_path / "_archive" / "erasures").mkdir(parents=True)
+    save_erasure(tmp_path, new_erasure("people", "TRUE", {"main": 7}, 1.0, who_asks()))
+    (file,) = (tmp_path / "_archive" / "erasures").iterdir()
+    record = json.loads(file.read_text())
+    assert record.pop("asked_by") == "privacy"
+    file.write_text(json.dumps(record))
+    assert load_erasures(tmp_path)[0].asked_by is None
 
 
 @pytest.mark.spark

@@ -329,12 +329,18 @@ class Archive:
 
 
 def let_go(
-    brokers: ArchiveBrokers, pubends: Sequence[HostedPubend], upto: Mapping[str, int], *, again: bool = False
+    brokers: ArchiveBrokers,
+    pubends: Sequence[HostedPubend],
+    upto: Mapping[str, int],
+    *,
+    again: bool = False,
+    erasure: str = "",
 ) -> None:
     """Ask brokers to let go what they hold up to these ticks of pubends, since the archive has it.
 
     With `again` those are asked, too, that have let it go: they tell other brokers, which may remember it. A
-    broker that is too old for the question goes on holding it.
+    broker that is too old for the question goes on holding it. `erasure` names the record of what is erased,
+    for the audit logs of the brokers.
     """
     asked: dict[str, dict[str, int]] = {}
     for each in pubends:
@@ -343,7 +349,8 @@ def let_go(
             asked.setdefault(each.broker, {})[each.pubend] = upto[each.pubend]
     for url, token in asked.items():
         try:
-            brokers.client(url).ask(LET_GO, token=CheckpointToken(token).text())
+            about: dict[str, Any] = {"erasure": erasure} if erasure else {}
+            brokers.client(url).ask(LET_GO, token=CheckpointToken(token).text(), **about)
         except RefusedError as error:
             if error.code != "unknown":
                 raise

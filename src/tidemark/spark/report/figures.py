@@ -14,6 +14,7 @@ from tidemark.spark.archive_scan.parquet_frames import parquet_frame
 from tidemark.spark.locations import Place, check_archive, folder_at
 from tidemark.spark.page_parts import Histogram
 from tidemark.spark.round_log import diary_files
+from tidemark.spark.upkeep.erasure import ErasureSummary, load_erasures
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,6 +77,8 @@ class ArchiveFigures:
     written_bytes: Histogram | None
     #: percentile -> milliseconds from the publishing of a round's oldest event to the end of the round
     latency_ms: dict[str, float]
+    #: the oldest first
+    erasures: tuple[ErasureSummary, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The figures as a JSON object."""
@@ -112,6 +115,7 @@ def figures(spark: SparkSession, path: Place) -> ArchiveFigures:
         held_bytes=over.get("held"),
         written_bytes=over.get("written"),
         latency_ms={} if rounds is None else _latency(rounds),
+        erasures=tuple(each.summary() for each in load_erasures(path)),
     )
 
 

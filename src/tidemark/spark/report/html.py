@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tidemark.spark.page_parts import Histogram, bar_chart, cells, document, head_row, safe, show_time
 from tidemark.spark.report.figures import ArchiveFigures, TopicFigures
+from tidemark.spark.upkeep.erasure import ErasureSummary
 
 
 def page(found: ArchiveFigures) -> str:
@@ -18,7 +19,7 @@ def page(found: ArchiveFigures) -> str:
         f"<p>{found.events:,} events in {show_bytes(found.file_bytes)} of files, "
         f"{show_bytes(found.event_bytes)} as they were published. {found.rounds:,} rounds are noted."
         f'{told}</p>\n<p class="dim">As of {show_time(found.at * 1e6)} UTC.</p>\n'
-        f"{_plots(found)}{_topics(found)}{_tables(found)}",
+        f"{_plots(found)}{_topics(found)}{_tables(found)}{_erasures(found)}",
     )
 
 
@@ -81,3 +82,18 @@ def _tables(found: ArchiveFigures) -> str:
     )
     head = head_row(["table", "events", "files", "size"], 1)
     return f"<h2>Tables</h2><table>{head}{rows}</table>\n" if rows else ""
+
+
+def _erasures(found: ArchiveFigures) -> str:
+    rows = "".join(
+        f"<tr>{cells([*_erasure(each), f'{each.events:,}', f'{each.files:,}'], 6)}</tr>"
+        for each in found.erasures
+    )
+    head = head_row(["asked for", "by", "topic", "where", "stage", "erased", "events", "files"], 6)
+    return f'<h2>Erasures</h2><div class="wide"><table>{head}{rows}</table></div>\n' if rows else ""
+
+
+def _erasure(each: ErasureSummary) -> list[str]:
+    asked = show_time(each.asked_at * 1e6)
+    erased = "-" if each.erased_at is None else show_time(each.erased_at * 1e6)
+    return [asked, each.asked_by or "-", each.topic, each.where, each.stage, erased]
