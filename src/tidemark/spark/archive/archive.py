@@ -102,6 +102,8 @@ class Archive:
         self._retain = retain or ArchiveRetention()
         #: pubend -> the tick up to which events were erased: brokers are asked to let go what they hold of it
         self.erased: Mapping[str, int] = {}
+        #: bytes of all files, as `extent` found them last
+        self._stored_bytes: int | None = None
         #: held by whoever commits to the tables or replaces the state: batches and maintenance, each in a
         #: thread of its own
         self.commits: AbstractContextManager[Any] = RLock()
@@ -186,7 +188,8 @@ class Archive:
         """How many files all tables have, and their bytes."""
         with self.commits:
             found = [table.extent() for table in self._tables.values()]
-        return sum(files for files, _ in found), sum(size for _, size in found)
+        self._stored_bytes = sum(size for _, size in found)
+        return sum(files for files, _ in found), self._stored_bytes
 
     def save(self, state: ArchiveState) -> None:
         """Replace the state; the new one is on the platter when this returns."""
@@ -218,7 +221,7 @@ class Archive:
             versions = {root: table.version for root, table in self._tables.items()}
             ended = replace(ended, at=time.time(), seconds=time.monotonic() - began)
             self.save(state.after(self._batch, covered, versions, ended))
-        self._diary.note(_note(ended, done, pubends))
+        self._diary.note(_note(ended, done, pubends, self._stored_bytes))
         return ended
 
     def _learn(self, described: Sequence[TopicStatus]) -> None:
@@ -366,7 +369,9 @@ def _run_on_spark(parts: Sequence[RoundPart], sessions: SessionLender) -> list[P
     return done
 
 
-def _note(ended: Round, done: PartResult, pubends: Sequence[HostedPubend]) -> RoundNote:
+def _note(
+    ended: Round, done: PartResult, pubends: Sequence[HostedPubend], stored_bytes: int | None
+) -> RoundNote:
     """What the diary says of a round."""
     ticks = [each.ticks for each in done.files]
     return RoundNote(
@@ -378,6 +383,7 @@ def _note(ended: Round, done: PartResult, pubends: Sequence[HostedPubend]) -> Ro
         min((low for low, _ in ticks), default=None),
         max((high for _, high in ticks), default=None),
         sum(each.bytes for each in pubends),
+        stored_bytes,
     )
 
 

@@ -30,6 +30,11 @@ def show_milliseconds(value: float) -> str:
     return f"{value / 1_000:.3g} s" if value < 120_000 else f"{value / 60_000:.3g} min"
 
 
+def show_rate(value: float) -> str:
+    """Events a second, for people."""
+    return f"{value:,.3g}/s" if value < 1_000 else f"{value:,.0f}/s"
+
+
 def show_bytes(value: float) -> str:
     """A size, for people."""
     for unit in ("B", "KiB", "MiB", "GiB"):
@@ -41,15 +46,28 @@ def show_bytes(value: float) -> str:
 
 def _plots(found: ArchiveFigures) -> str:
     plots = [
-        _plot(found.published, "events by the time at which they were published", None),
-        _plot(found.archived, "events by the time at which they were archived", None),
+        _plot(_per_second(found.published), "events published a second", show_rate),
+        _plot(_per_second(found.archived), "events archived a second", show_rate),
         _plot(found.lag_ms, "how long the oldest event of a round had waited, at most", show_milliseconds),
+        *(
+            _plot(bars, f"how long the oldest event of a round had waited, {name}", show_milliseconds)
+            for name, bars in found.waited_ms.items()
+        ),
         _plot(found.held_bytes, "bytes in the logs of brokers, at most", show_bytes),
+        _plot(found.stored_bytes, "bytes of the files of the archive", show_bytes),
         _plot(
             found.written_bytes, "bytes of files that rounds have written, before any was merged", show_bytes
         ),
     ]
     return f'<div class="plots">{"".join(plots)}</div>\n'
+
+
+def _per_second(bars: Histogram | None) -> Histogram | None:
+    """The counts divided by the width of the bars, whose edges are microseconds."""
+    if bars is None:
+        return None
+    width = (bars.edges[1] - bars.edges[0]) / 1e6
+    return Histogram(bars.edges, [count / width for count in bars.counts])
 
 
 def _plot(bars: Histogram | None, what: str, show_count: Callable[[float], str] | None) -> str:
