@@ -361,7 +361,8 @@ def let_go(
 
 def _run_on_spark(parts: Sequence[RoundPart], sessions: SessionLender) -> list[PartResult]:
     """The results of the parts, in their order, each read and written by a Spark task of its own."""
-    done = run_tasks(parts, run_part_alone, PartResult.from_json, sessions)
+    what = f"tidemark: archive a backlog in {len(parts)} parts"
+    done = run_tasks(parts, run_part_alone, PartResult.from_json, sessions, what)
     for part, each in zip(parts, done, strict=True):
         # The parts after an incomplete one must not be committed either: what is covered has no holes.
         if any(each.reached[task.pubend] < task.upto for task in part.tasks):

@@ -167,11 +167,9 @@ class Maintenance:
         new = sorted(found.keys() - self._checked)[:CHECKED_FILES_MAX]
         if not new:
             return
-        for name, done in zip(
-            new,
-            run_tasks([found[name] for name in new], check_file, Checked.from_json, sessions),
-            strict=True,
-        ):
+        what = f"tidemark: check {len(new)} new files of the archive"
+        checked = run_tasks([found[name] for name in new], check_file, Checked.from_json, sessions, what)
+        for name, done in zip(new, checked, strict=True):
             if done.wrong:
                 _log.error("%s %s: run `tidemark pipeline verify`", done.what, done.wrong)
             else:
@@ -195,7 +193,8 @@ class Maintenance:
         merges = [Merge.of(archive.path, table, run) for table, run in runs]
         if not merges:
             return
-        made = run_tasks(merges, merge, PartResult.from_json, self._sessions)
+        what = f"tidemark: merge {sum(len(run) for _, run in runs)} files of the archive into {len(merges)}"
+        made = run_tasks(merges, merge, PartResult.from_json, self._sessions, what)
         with archive.commits:
             for (table, run), done in zip(runs, made, strict=True):
                 table.exchange(run, done.files)
