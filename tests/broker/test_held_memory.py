@@ -83,7 +83,7 @@ def test_what_waits_for_the_disk_counts_for_what_it_takes() -> None:
         def first(self, base: int, upto: int, lost: int, version: int, batch: EventBatch | None) -> None:
             """Nothing is durable, so nothing is passed on."""
 
-        def lose(self, lost: int) -> None:
+        def tell_lost(self, lost: int) -> None:
             """Nothing is let go."""
 
     def publish() -> tuple[Backlog, Pubend, list[Any]]:

@@ -48,7 +48,7 @@ class Root:
         del lost, version
         self.known.append((base, upto, [] if batch is None else batch.ticks.tolist()))
 
-    def lose(self, lost: int) -> None:
+    def tell_lost(self, lost: int) -> None:
         """The pubend has let go of something at once."""
         self.lost = lost
 
@@ -463,6 +463,7 @@ def test_what_the_archive_has_is_let_go_early_if_it_asks_but_not_what_a_live_sub
     assert root.take() == [LoseLog("p", 200)]
     assert root.lost == 200, "the stream hears of it at once, and tells nobody what was erased"
     assert root.released(100, 450) == [LoseLog("p", 300)]
+    assert root.lost == 300, "also of what goes only after a live subscriber has got it"
     root.pubend.archived = 500
     assert root.released(100, 450) == []
     root.pubend.dismiss(350)

@@ -247,6 +247,26 @@ def test_at_the_pubends_own_broker_the_log_is_read_once_and_its_answer_passed_on
 # L, announcements.
 
 
+def test_all_followers_are_told_at_once_what_the_pubend_let_go_although_there_is_no_tick_to_tell() -> None:
+    at = AtStream(is_hosted=True)
+    at.followed("down", ALL)
+    at.stream.first(0, 30, 0, 0, batch(10, 20))
+    at.take()
+    for _ in range(2):  # only once
+        at.stream.tell_lost(20)
+    assert at.take() == [SendPeer("down", Knowledge("p", 30, 30, 20, True, STARTED_ONLY, None))]
+
+
+def test_a_relay_passes_on_what_is_lost_also_if_an_answer_has_told_it_before() -> None:
+    at, version = relay()
+    at.stream.first(0, 30, 0, version, batch(10, 20))
+    at.take()
+    at.stream.answer(20, 20, 20, version, None)
+    at.stream.first(30, 30, 20, STARTED_ONLY, None)
+    at.stream.first(30, 30, 20, STARTED_ONLY, None)
+    assert at.take() == [SendPeer("down", Knowledge("p", 30, 30, 20, True, STARTED_ONLY, None))]
+
+
 def test_those_that_asked_for_what_is_lost_are_told_and_not_asked_for_any_more() -> None:
     at, version = relay()
     at.stream.nacked("down", [(10, 20)], version=7)

@@ -39,7 +39,7 @@ class Histogram:
     """Bar i counts what lies in `[edges[i], edges[i + 1])`; the last bar includes its end."""
 
     edges: list[float]
-    counts: list[int]
+    counts: Sequence[float]
 
 
 def document(title: str, body: str) -> str:
@@ -117,7 +117,7 @@ def _bar(x: float, wide: float, tall: float, text: str) -> str:
     )
 
 
-def _scale(most: int, tall: float, inner: float, show: Callable[[float], str]) -> str:
+def _scale(most: float, tall: float, inner: float, show: Callable[[float], str]) -> str:
     """Horizontal lines with their counts."""
     lines = []
     for share in (0.0, 0.5, 1.0):

@@ -43,6 +43,8 @@ class RoundNote:
     newest: int | None
     #: what the brokers held in their logs when the round began
     held_bytes: int
+    #: of the files of all tables, as they were counted last; None if they were not
+    stored_bytes: int | None = None
 
 
 class Diary:

@@ -421,7 +421,8 @@ SEEK = Question("seek", SubscriptionStatus, "administer")
 SELECT = Question("select", SubscriptionStatus, "administer")
 #: Tell pubends how far the archive has got. Argument: token, up to which it has everything.
 ARCHIVED = Question("archived", tuple[PubendStatus, ...], "pipeline")
-#: Let go, early, what the archive has, so that it is read from there. Argument: token, up to which.
+#: Let go, early, what the archive has, so that it is read from there. Arguments: token, up to which; erasure,
+#: the id of its record, which is only for the audit log.
 LET_GO = Question("let_go", tuple[PubendStatus, ...], "pipeline")
 #: The brokers that the release of the broker's pubends waits for.
 HOSTS = Question("hosts", tuple[HostStatus, ...], "monitor")

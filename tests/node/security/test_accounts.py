@@ -19,7 +19,8 @@ from tidemark.errors import ConfigError, RefusedError
 from tidemark.node.security.audit_log import LINES_AT_ONCE, SECONDS_A_LINE, AuditLog
 from tidemark.node.security.login import FAILED
 from tidemark.node.security.login_limits import LoginLimits
-from tidemark.wire.answers import ACCESS, ARCHIVE, FORGET_HOST, PROPOSE_ACCESS
+from tidemark.ticks import CheckpointToken
+from tidemark.wire.answers import ACCESS, ARCHIVE, FORGET_HOST, LET_GO, PROPOSE_ACCESS
 from tidemark.wire.frames import Connect, Publish, Refused, Welcome
 from tidemark.wire.security.frames import Login, Proof
 
@@ -181,6 +182,24 @@ def test_the_audit_log_says_who_came_and_what_was_refused_and_no_secret(tmp_path
         assert path.stat().st_mode & 0o777 == 0o600
         for secret in (*PASSWORDS.values(), "wrong", "SCRAM-SHA-256$"):
             assert secret not in text
+
+    play(story)
+
+
+def test_the_audit_log_says_who_had_brokers_let_go_what_was_erased_and_by_which_record(
+    tmp_path: Path,
+) -> None:
+    async def story(stage: Stage) -> None:
+        node = await secured(stage, tmp_path)
+        async with client_of(node, "ops") as ops:
+            with pytest.raises(RefusedError, match="is not hosted here"):
+                await ops.ask(LET_GO, token=CheckpointToken({"p": 7}).text(), erasure="0f1e2d3c4b5a")
+        lines = [json.loads(line) for line in (tmp_path / "data" / "audit.log").read_text().splitlines()]
+        asked = [each for each in lines if each.get("question") == "let_go"]
+        assert [(each["what"], each["who"], each["erasure"]) for each in asked] == [
+            ("asked", "ops", "0f1e2d3c4b5a")
+        ]
+        assert CheckpointToken.parse(asked[0]["token"]) == CheckpointToken({"p": 7})
 
     play(story)
 

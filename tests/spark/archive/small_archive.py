@@ -43,6 +43,11 @@ class SmallArchive:
         save_topics(path, self._topics)
         save_state(path, self.state)
 
+    def add_time(self) -> None:
+        """From now on files have the time of events in a column."""
+        self._layout = self._layout.timed()
+        self._tables = {root: ArchiveTable.to_write(self.path, root, self._layout) for root in self._tables}
+
     def round(self, covered: dict[str, int], events: dict[str, list[Event]]) -> None:
         """Write one more round: a file for each first level of topic names that has events."""
         batch = self.state.batch + 1

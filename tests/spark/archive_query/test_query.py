@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.live_node import LiveNode, live_node
+from tests.spark.engine.job_descriptions import job_descriptions
 from tests.waiting import eventually
 from tidemark import sync
 from tidemark.errors import TidemarkError
@@ -209,6 +210,8 @@ def test_files_are_merged_and_checked_by_spark_jobs_and_the_rows_stay(
         archive.maintenance.run(is_changed=True)
         assert [len(table.files()) for table in archive.tables] == [1, 1]
         assert rows_in(path) == before
+        assert "tidemark: merge 8 files of the archive into 2" in job_descriptions(spark)
+        assert "tidemark: check 2 new files of the archive" in job_descriptions(spark)
         # What was merged was read by another job, and is read again when it has changed.
         assert caplog.messages == []
         (file,) = [Path(table.folder.at(each.name)) for table in archive.tables[:1] for each in table.files()]

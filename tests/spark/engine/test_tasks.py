@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from tests.spark.engine.job_descriptions import job_descriptions
 from tidemark.spark.deep.tasks import SliceResult
-from tidemark.spark.engine.tasks import frame_of_tasks, run_tasks
+from tidemark.spark.engine.tasks import described, frame_of_tasks, run_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ITEMS = [5, 3, 8, 0]
 
@@ -20,7 +24,7 @@ def work(item: int) -> SliceResult:
 
 
 def test_without_a_session_all_runs_here_in_order() -> None:
-    assert run_tasks(ITEMS, work, SliceResult.from_json, None) == [work(item) for item in ITEMS]
+    assert run_tasks(ITEMS, work, SliceResult.from_json, None, "work") == [work(item) for item in ITEMS]
 
 
 def test_a_result_is_the_same_after_its_way_as_text() -> None:
@@ -31,9 +35,19 @@ def test_a_result_is_the_same_after_its_way_as_text() -> None:
 
 @pytest.mark.spark
 def test_on_spark_each_item_is_a_task_and_the_results_are_in_order(spark: Any) -> None:
-    found = run_tasks(ITEMS, work, SliceResult.from_json, lambda: nullcontext(spark))
+    spark.sparkContext.setJobDescription("what was before")
+    found = run_tasks(ITEMS, work, SliceResult.from_json, lambda: nullcontext(spark), "some work")
     assert found == [work(item) for item in ITEMS]
-    assert run_tasks([], work, SliceResult.from_json, lambda: nullcontext(spark)) == []
+    assert job_descriptions(spark)[0] == "some work"
+    assert spark.sparkContext.getLocalProperty("spark.job.description") == "what was before"
+    spark.sparkContext.setJobDescription(None)
+    assert run_tasks([], work, SliceResult.from_json, lambda: nullcontext(spark), "none") == []
+    assert spark.sparkContext.getLocalProperty("spark.job.description") is None
+
+
+def test_a_session_without_a_context_as_of_spark_connect_describes_nothing() -> None:
+    with described(cast("SparkSession", object()), "work"):
+        pass
 
 
 @pytest.mark.spark

@@ -25,6 +25,8 @@ ROUNDS = [
     [(WORLD, tick) for tick in range(30, 35)],
     [(LOCAL, tick) for tick in range(40, 45)],
 ]
+#: at or beyond the tick 31
+SINCE = "_time >= TIMESTAMP '1970-01-01T00:00:00.000031Z'"
 EVENTS: list[Event] = [(topic, tick, tick, tick % 3) for some in ROUNDS for topic, tick in some]
 
 
@@ -40,6 +42,17 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for parity, name in enumerate("ab")
         }
         made.round(dict.fromkeys("ab", 10 * number + 9), events)
+    return path
+
+
+@pytest.fixture(scope="module")
+def timed_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive whose first file is from before there was a column of times."""
+    path = tmp_path_factory.mktemp("timed") / "archive"
+    made = SmallArchive(path)
+    for number, some in enumerate(ROUNDS, 1):
+        made.round({"a": 10 * number + 9}, {"a": [each for each in EVENTS if each[:2] in some]})
+        made.add_time()
     return path
 
 
@@ -70,6 +83,20 @@ def test_a_file_within_the_asked_ticks_is_not_asked_for_its_ticks(archive: Path)
         ([4], "true AND `_tick` <= 43L"),
     ]
     assert reads(archive, "news.*", base=30, upto=31) == [([3], "true AND `_tick` > 30L AND `_tick` <= 31L")]
+
+
+def test_a_selector_on_the_time_tests_the_column_where_every_row_of_a_file_has_it(
+    timed_archive: Path,
+) -> None:
+    (first, computed), (others, stored) = reads(timed_archive, "news.*", f"{SINCE} OR kind = 1")
+    assert (first, others) == ([1], [2, 3, 4])
+    assert "timestamp_micros(`_tick`)" in computed
+    assert "`_time@tick`" not in computed
+    assert "`_time@tick`" in stored
+    assert "_tick`)" not in stored
+    # Files that the bounds exclude are not read at all, and nothing is asked of time that is not named.
+    assert [each for each, _ in reads(timed_archive, "news.*", SINCE)] == [[3, 4]]
+    assert len({condition for _, condition in reads(timed_archive, "news.*", "kind = 1")}) == 1
 
 
 @pytest.mark.parametrize(
@@ -112,6 +139,19 @@ def test_every_row_comes_once_whatever_is_left_out(
         if topic in (name, "news.*") and kind and (since or 0) <= tick < (until or 99)
     ]
     assert sorted(map(tuple, frame.select("_topic", "_tick", "n").collect())) == sorted(wanted)
+
+
+@pytest.mark.spark
+def test_rows_by_their_time_are_the_same_with_the_column_and_without_and_parquet_is_asked(
+    spark: Any, timed_archive: Path
+) -> None:
+    frame = history(spark, "news.*", f"{SINCE} OR kind = 1", archive=timed_archive).select("_tick")
+    wanted = [tick for _, tick, _, kind in EVENTS if tick >= 31 or kind == 1]
+    assert sorted(row[0] for row in frame.collect()) == wanted
+    alone = history(spark, "news.*", SINCE, archive=timed_archive).select("n")
+    assert sorted(row[0] for row in alone.collect()) == [tick for _, tick, _, _ in EVENTS if tick >= 31]
+    plan = alone._jdf.queryExecution().executedPlan().toString()
+    assert re.search(r"PushedFilters: \[[^]]*GreaterThanOrEqual\(`_time@tick`,", plan), plan
 
 
 @pytest.mark.spark

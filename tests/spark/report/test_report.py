@@ -22,6 +22,7 @@ from tidemark.spark.report import figures as report_figures
 from tidemark.spark.report.figures import ArchiveFigures, figures
 from tidemark.spark.report.html import page
 from tidemark.spark.round_log import Diary, RoundNote, diary_files
+from tidemark.spark.upkeep.erasure import new_erasure, save_erasure
 
 
 @pytest.mark.spark
@@ -32,10 +33,13 @@ def test_the_figures_are_those_of_the_archive(spark: Any, tmp_path: Path) -> Non
         sync.connect(node.url) as tm,
         Archive(node.url, path) as archive,
     ):
+        stored: list[int] = []
         for turn in range(3):
             tm.publish_many("trades", [{"n": n} for n in range(10 * (turn + 1))])
             tm.publish("news", {"text": "<b>x</b>"})
             assert archive.round() is not None
+            stored.append(archive.extent()[1])
+    save_erasure(path, replace(new_erasure("trades", "n = '<3'", {"main": 7}, 1e9, "mara@x"), events=17))
     found = figures(spark, path)
     assert (found.events, found.rounds) == (63, 3)
     assert [(each.topic, each.pubend, each.events) for each in found.topics] == [
@@ -49,8 +53,18 @@ def test_the_figures_are_those_of_the_archive(spark: Any, tmp_path: Path) -> Non
     assert found.written_bytes.counts[-1] == found.file_bytes
     assert set(found.latency_ms) == {"p50", "p90", "p99"}
     text = page(found)
-    assert text.count("<figure>") == 5
+    # The first round was noted before anybody had counted, as all were in diaries of earlier versions.
+    assert found.stored_bytes is not None
+    assert found.stored_bytes.counts[-1] == stored[1] < found.file_bytes == stored[2]
+    assert list(found.waited_ms) == ["p50", "p99"]
+    for bars in found.waited_ms.values():
+        assert bars.counts[-1] > 0
+    assert text.count("<figure>") == 8
     assert "63 events" in text
+    asked, told = "2001-09-09T01:46:40+00:00", ["mara@x", "trades", "n = &#x27;&lt;3&#x27;", "asked", "-"]
+    assert "<h2>Erasures</h2>" in text
+    assert "".join(f"<td>{each}</td>" for each in [asked, *told]) in text
+    assert '<td class="number">17</td>' in text
     json.dumps(found.to_json())
 
 
@@ -59,10 +73,19 @@ NOTHING = ArchiveFigures(
 )
 
 
+def test_rates_are_a_second_and_what_is_stored_shrinks() -> None:
+    bars = Histogram([0.0, 2e6, 4e6], [10, 3_000])
+    text = page(replace(NOTHING, published=bars, stored_bytes=Histogram(bars.edges, [4_096, 1_024])))
+    assert text.count("<figure>") == 2
+    for told in (": 5/s<", ": 1,500/s<", ": 4 KiB<", ": 1 KiB<"):
+        assert told in text
+
+
 def test_an_empty_archive_has_a_page_and_names_are_only_text() -> None:
     text = page(NOTHING)
     assert "<script>" not in text
     assert "<figure>" not in text
+    assert "Erasures" not in text
 
 
 def test_the_command_writes_the_page_and_says_what_is_in_it(

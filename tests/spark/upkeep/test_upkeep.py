@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
@@ -18,18 +20,19 @@ from tests.live_node import LiveNode, live_node
 from tests.spark.archive.on_disk import table_directory
 from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
+from tidemark.broker.publishing.pubend import Pubend
 from tidemark.cli import main
 from tidemark.errors import ConfigError, SelectorError
-from tidemark.spark.archive import reader
+from tidemark.spark.archive import compaction, reader
 from tidemark.spark.archive.archive import Archive
 from tidemark.spark.archive.table import ArchiveTable
 from tidemark.spark.deep.service import DeepService
 from tidemark.spark.deep.thread import DeepThread
 from tidemark.spark.upkeep import erasing
-from tidemark.spark.upkeep.asking import erase
-from tidemark.spark.upkeep.erasure import load_erasures
+from tidemark.spark.upkeep.asking import erase, who_asks
+from tidemark.spark.upkeep.erasure import load_erasures, new_erasure, save_erasure
 from tidemark.spark.upkeep.verifying import verify
-from tidemark.ticks import TICK_MAX, TICK_MIN
+from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 from tidemark.wire.answers import PUBENDS
 
 
@@ -164,6 +167,53 @@ def test_an_erasure_that_was_interrupted_is_completed_by_the_next_process(
     assert verify(path, node.url, None).wrong == ()
 
 
+def test_an_erasure_that_is_resumed_counts_no_file_again_that_was_due_to_be_merged(
+    node: LiveNode, tm: sync.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "archive"
+    with Archive(node.url, path) as archive:
+        for first in (0, 4):
+            publish(tm, range(first, first + 4))
+            archive.round()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ArchiveTable, "exchange", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            erase(path, node.url, "people.>", "TRUE", sleep=never)
+    (asked,) = load_erasures(path)
+    # What was counted is noted, and no commit has it.
+    assert (asked.stage, asked.events, asked.files) == ("asked", 4, 2)
+    monkeypatch.setattr(compaction, "SMALL_FILES_MIN", 2)
+    with Archive(node.url, path) as archive:
+        archive.round()
+        assert [len(table.files()) for table in archive.tables] == [1, 1]
+    (erased,) = load_erasures(path)
+    assert (erased.stage, erased.events, erased.files) == ("erased", 4, 2)
+    assert ticks_in(path, "people.>") == []
+
+
+def test_a_broker_that_has_let_go_already_is_asked_once_so_that_it_tells_others(
+    node: LiveNode, tm: sync.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "archive"
+    publish(tm, range(4))
+    with Archive(node.url, path) as archive:
+        archive.round()
+    asked: list[CheckpointToken] = []
+    dismiss = Pubend.dismiss
+
+    def dismissed(self: Pubend, upto: int) -> None:
+        asked.append(CheckpointToken({self.name: upto}))
+        dismiss(self, upto)
+
+    monkeypatch.setattr(Pubend, "dismiss", dismissed)
+    first = erase(path, node.url, "people", "id = 3", sleep=patiently)
+    assert first.held == {}
+    asked.clear()
+    second = erase(path, node.url, "people", "id = 1", sleep=patiently)
+    assert second.held == {}
+    assert asked == [CheckpointToken(second.erasure.upto)]
+
+
 def test_events_are_erased_from_files_that_another_tool_has_written(
     node: LiveNode, tm: sync.Client, tmp_path: Path
 ) -> None:
@@ -223,7 +273,12 @@ def test_the_commands_erase_and_verify(node: LiveNode, tm: sync.Client, tmp_path
     assert run("erase", "--topic", "people", "--where", "id = 1").exit_code == 1
     done = run("erase", "--topic", "people", "--where", "id = 1", "--yes", "--json")
     assert done.exit_code == 0, done.output
-    assert json.loads(done.output)["events"] == 1
+    told = json.loads(done.output)
+    assert (told["events"], told["asked_by"]) == (1, who_asks())
+    status = ["pipeline", "status", "--path", str(path), "--offline"]
+    assert f"{who_asks()}  people  id = 1  erased       1" in CliRunner().invoke(main, status).output
+    shown = json.loads(CliRunner().invoke(main, [*status, "--json"]).output)["erasures"]
+    assert [each["id"] for each in shown] == [told["id"]]
     assert "nothing is wrong" in run("verify").output
     (file, *_) = table_directory(path, "news").glob("*.parquet")
     file.write_bytes(file.read_bytes()[:-20])
@@ -231,6 +286,24 @@ def test_the_commands_erase_and_verify(node: LiveNode, tm: sync.Client, tmp_path
     assert found.exit_code == 1
     wrong = json.loads(found.output)["wrong"]
     assert any(file.name in each["what"] and "cannot be read" in each["wrong"] for each in wrong)
+
+
+def test_a_record_says_who_asked_as_what_user_of_brokers_or_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TIDEMARK_USER", raising=False)
+    monkeypatch.setenv("LOGNAME", "mara")
+    assert who_asks() == f"mara@{socket.gethostname()}"
+    monkeypatch.setenv("TIDEMARK_USER", "privacy")
+    assert who_asks() == "privacy"
+    # Records from before this was noted say nothing of it.
+    (tmp_path / "_archive" / "erasures").mkdir(parents=True)
+    save_erasure(tmp_path, new_erasure("people", "TRUE", {"main": 7}, 1.0, who_asks()))
+    (file,) = (tmp_path / "_archive" / "erasures").iterdir()
+    record = json.loads(file.read_text())
+    assert record.pop("asked_by") == "privacy"
+    file.write_text(json.dumps(record))
+    assert load_erasures(tmp_path)[0].asked_by is None
 
 
 @pytest.mark.spark

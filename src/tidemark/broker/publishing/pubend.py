@@ -88,8 +88,8 @@ class RootStream(Protocol):
     def first(self, base: int, upto: int, lost: int, version: int, batch: EventBatch | None) -> None:
         """Take durable first-time knowledge of `(base, upto]`; everything at or below `lost` is L."""
 
-    def lose(self, lost: int) -> None:
-        """Everything at or below `lost` is L."""
+    def tell_lost(self, lost: int) -> None:
+        """Everything at or below `lost` is L, and everybody who follows is told at once."""
 
 
 class Pubend:
@@ -476,20 +476,24 @@ class Pubend:
         if not self._policy.release_unarchived and self.archived is not None:
             early = min(early, self.archived)
         upto = min(max(let_go, early), self.position)
+        is_dismissed = self.lost < self._dismissed
         if upto > self.lost and (not self._policy.min_retain or self._sizes.has_upto(upto)):
             self._counters["released" if upto <= let_go else "released_early"] += 1
             self.lost = upto
             self._sizes.lose(upto)
             self._expires_at = TICK_MIN
             self._out.add(LoseLog(self.name, upto))
+            if is_dismissed:
+                # At once, and not with the next event: no broker is to tell from memory what was erased.
+                self._stream.tell_lost(upto)
 
     def dismiss(self, upto: int) -> None:
         """Let go, as policy would, what the archive has up to this tick: who lacks it gets it from there."""
         assert self.archived is not None
         self._dismissed = max(self._dismissed, min(upto, self.archived))
         self.release()
-        # At once, and not with the next event: what was erased must not be told from memory.
-        self._stream.lose(self.lost)
+        # What was let go before may not have been told to other brokers yet.
+        self._stream.tell_lost(self.lost)
 
     def expire(self) -> None:
         """Let what has expired go, as silence, whether or not anybody lacks it; the archive gets it first."""

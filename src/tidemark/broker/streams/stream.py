@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Protocol
 
 from tidemark.broker.effects import CacheRead, LogRead, ReadCache, ReadLog, SendPeer
 from tidemark.broker.streams import answers
@@ -21,6 +20,7 @@ from tidemark.broker.streams.answers import frames_of, merged, pace_of
 from tidemark.broker.streams.disk_cache import DiskCache, split
 from tidemark.broker.streams.interest import HERE, STARTED_ONLY, Interests
 from tidemark.broker.streams.interest_coverage import InterestCoverage
+from tidemark.broker.streams.listener import Listener
 from tidemark.broker.streams.window import Window, rows_within, unexpired
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
@@ -33,22 +33,6 @@ Ranges = Sequence[Range]
 NACK_RANGES_MAX = 64
 #: An announcement of the same tick is passed on no sooner than this after the last.
 ANNOUNCED_US = 100_000
-
-
-class Listener(Protocol):
-    """The subscribers of this broker, as a stream sees them."""
-
-    def advanced(self, pubend: str, tag: int, base: int, upto: int) -> None:
-        """First-time knowledge of `(base, upto]` arrived, complete for the interest here of version `tag`."""
-
-    def answered(self, pubend: str, base: int, upto: int, batch: EventBatch | None, damaged: Ranges) -> None:
-        """An answer to what was asked for arrived: all of `(base, upto]`, of which `damaged` is L."""
-
-    def lost(self, pubend: str) -> None:
-        """More of the window's knowledge is L."""
-
-    def delivered(self, pubend: str) -> int | None:
-        """Return how far the subscribers here have consumed the window; None if there are none."""
 
 
 class Stream:
@@ -83,6 +67,8 @@ class Stream:
         self.followers: dict[str, int] = {}
         #: the stream is known to exist up to this tick
         self.position = TICK_MIN
+        #: what is L, as the followers were told it last
+        self._lost_told = TICK_MIN
         #: the newest interest version that first-time knowledge has been complete for since then
         self._version = 0
         #: first-time knowledge tagged `attached` or higher has come from `upstream`
@@ -209,6 +195,7 @@ class Stream:
                 tag = tags.get(peer) or STARTED_ONLY
                 self.followers[peer] = max(self.followers[peer], tag)
                 self._send(peer, base, upto, True, tag, batch)
+        self._lost_told = self.window.knowledge.lost
         if self.listener is not None:
             self.listener.advanced(self.pubend, tags.get(HERE, STARTED_ONLY), base, upto)
 
@@ -246,10 +233,14 @@ class Stream:
         self._stand_at(upto)
 
     def _stand_at(self, tick: int) -> None:
-        """The stream reaches up to `tick`, and nothing more is known of it: those that lack it will ask."""
-        is_news = tick > self.position
+        """The stream reaches up to `tick`, and nothing more is known of it: those that lack it will ask.
+
+        This also tells followers what is L by now, if they have not been told.
+        """
+        is_news = tick > self.position or self.window.knowledge.lost > self._lost_told
         self.position = max(self.position, tick)
         if is_news:
+            self._lost_told = self.window.knowledge.lost
             for peer in self.followers:
                 if peer != self.upstream:
                     self._send(peer, self.position, self.position, True, STARTED_ONLY, None)
@@ -337,6 +328,11 @@ class Stream:
                 self._send(asker, lost, lost, False, STARTED_ONLY, None)
         if self.listener is not None:
             self.listener.lost(self.pubend)
+
+    def tell_lost(self, lost: int) -> None:
+        """Everything at or below `lost` is L: all followers are told at once, with knowledge of no tick."""
+        self.lose(lost)
+        self._stand_at(self.position)
 
     # From downstream.
 

@@ -333,4 +333,21 @@ def _draw(found: ArchiveStatus) -> str:
         ],
         right=(1, 2, 4),
     )
-    return "\n".join([*lines, "", tables, "", pubends])
+    return "\n".join([*lines, "", tables, "", pubends, *_draw_erasures(found)])
+
+
+def _draw_erasures(found: ArchiveStatus) -> list[str]:
+    if not found.erasures:
+        return []
+    rows = [
+        (
+            show_time(int(each.asked_at * 1e6)),
+            NOTHING if each.asked_by is None else each.asked_by,
+            each.topic,
+            each.where,
+            each.stage,
+            f"{each.events:,}",
+        )
+        for each in found.erasures
+    ]
+    return ["", table(("ERASURE ASKED", "BY", "TOPIC", "WHERE", "STAGE", "EVENTS"), rows, right=(5,))]

@@ -102,6 +102,8 @@ class Archive:
         self._retain = retain or ArchiveRetention()
         #: pubend -> the tick up to which events were erased: brokers are asked to let go what they hold of it
         self.erased: Mapping[str, int] = {}
+        #: bytes of all files, as `extent` found them last
+        self._stored_bytes: int | None = None
         #: held by whoever commits to the tables or replaces the state: batches and maintenance, each in a
         #: thread of its own
         self.commits: AbstractContextManager[Any] = RLock()
@@ -186,7 +188,8 @@ class Archive:
         """How many files all tables have, and their bytes."""
         with self.commits:
             found = [table.extent() for table in self._tables.values()]
-        return sum(files for files, _ in found), sum(size for _, size in found)
+        self._stored_bytes = sum(size for _, size in found)
+        return sum(files for files, _ in found), self._stored_bytes
 
     def save(self, state: ArchiveState) -> None:
         """Replace the state; the new one is on the platter when this returns."""
@@ -218,7 +221,7 @@ class Archive:
             versions = {root: table.version for root, table in self._tables.items()}
             ended = replace(ended, at=time.time(), seconds=time.monotonic() - began)
             self.save(state.after(self._batch, covered, versions, ended))
-        self._diary.note(_note(ended, done, pubends))
+        self._diary.note(_note(ended, done, pubends, self._stored_bytes))
         return ended
 
     def _learn(self, described: Sequence[TopicStatus]) -> None:
@@ -328,19 +331,29 @@ class Archive:
                 _log.warning("%s: removed %d files of a round that was interrupted", table.folder, removed)
 
 
-def let_go(brokers: ArchiveBrokers, pubends: Sequence[HostedPubend], upto: Mapping[str, int]) -> None:
+def let_go(
+    brokers: ArchiveBrokers,
+    pubends: Sequence[HostedPubend],
+    upto: Mapping[str, int],
+    *,
+    again: bool = False,
+    erasure: str = "",
+) -> None:
     """Ask brokers to let go what they hold up to these ticks of pubends, since the archive has it.
 
-    A broker that is too old for the question goes on holding it.
+    With `again` those are asked, too, that have let it go: they tell other brokers, which may remember it. A
+    broker that is too old for the question goes on holding it. `erasure` names the record of what is erased,
+    for the audit logs of the brokers.
     """
     asked: dict[str, dict[str, int]] = {}
     for each in pubends:
-        held = each.lost is None or each.lost < upto.get(each.pubend, TICK_MIN)
+        held = again or each.lost is None or each.lost < upto.get(each.pubend, TICK_MIN)
         if each.pubend in upto and held and each.archived is not None:
             asked.setdefault(each.broker, {})[each.pubend] = upto[each.pubend]
     for url, token in asked.items():
         try:
-            brokers.client(url).ask(LET_GO, token=CheckpointToken(token).text())
+            about: dict[str, Any] = {"erasure": erasure} if erasure else {}
+            brokers.client(url).ask(LET_GO, token=CheckpointToken(token).text(), **about)
         except RefusedError as error:
             if error.code != "unknown":
                 raise
@@ -348,7 +361,8 @@ def let_go(brokers: ArchiveBrokers, pubends: Sequence[HostedPubend], upto: Mappi
 
 def _run_on_spark(parts: Sequence[RoundPart], sessions: SessionLender) -> list[PartResult]:
     """The results of the parts, in their order, each read and written by a Spark task of its own."""
-    done = run_tasks(parts, run_part_alone, PartResult.from_json, sessions)
+    what = f"tidemark: archive a backlog in {len(parts)} parts"
+    done = run_tasks(parts, run_part_alone, PartResult.from_json, sessions, what)
     for part, each in zip(parts, done, strict=True):
         # The parts after an incomplete one must not be committed either: what is covered has no holes.
         if any(each.reached[task.pubend] < task.upto for task in part.tasks):
@@ -356,7 +370,9 @@ def _run_on_spark(parts: Sequence[RoundPart], sessions: SessionLender) -> list[P
     return done
 
 
-def _note(ended: Round, done: PartResult, pubends: Sequence[HostedPubend]) -> RoundNote:
+def _note(
+    ended: Round, done: PartResult, pubends: Sequence[HostedPubend], stored_bytes: int | None
+) -> RoundNote:
     """What the diary says of a round."""
     ticks = [each.ticks for each in done.files]
     return RoundNote(
@@ -368,6 +384,7 @@ def _note(ended: Round, done: PartResult, pubends: Sequence[HostedPubend]) -> Ro
         min((low for low, _ in ticks), default=None),
         max((high for _, high in ticks), default=None),
         sum(each.bytes for each in pubends),
+        stored_bytes,
     )
 
 

@@ -118,17 +118,19 @@ class Maintenance:
         self._unused = UnusedFiles(archive.path, clock)
 
     def run(self, *, is_changed: bool) -> None:
-        """Remove old history, merge files once in each table, and remove unused files, as far as it is time.
+        """Erase, remove old history, merge files once in each table, and remove unused files.
 
-        `is_changed` says that the archive has got events since the last call.
+        Each is done as far as it is time for it. `is_changed` says that the archive has got events since the
+        last call.
         """
         now = self._clock()
         if not is_changed and now < self._looked + LOOK_SECONDS:
             return
         self._looked = now
+        # Erasures come first: one that was interrupted knows the files it has counted by their names.
+        self._erase()
         self._retire()
         self._merge()
-        self._erase()
         if self._sessions is not None and now >= self._checked_at + CHECK_SECONDS:
             self._checked_at = now
             self._check(self._sessions)
@@ -165,11 +167,9 @@ class Maintenance:
         new = sorted(found.keys() - self._checked)[:CHECKED_FILES_MAX]
         if not new:
             return
-        for name, done in zip(
-            new,
-            run_tasks([found[name] for name in new], check_file, Checked.from_json, sessions),
-            strict=True,
-        ):
+        what = f"tidemark: check {len(new)} new files of the archive"
+        checked = run_tasks([found[name] for name in new], check_file, Checked.from_json, sessions, what)
+        for name, done in zip(new, checked, strict=True):
             if done.wrong:
                 _log.error("%s %s: run `tidemark pipeline verify`", done.what, done.wrong)
             else:
@@ -193,7 +193,8 @@ class Maintenance:
         merges = [Merge.of(archive.path, table, run) for table, run in runs]
         if not merges:
             return
-        made = run_tasks(merges, merge, PartResult.from_json, self._sessions)
+        what = f"tidemark: merge {sum(len(run) for _, run in runs)} files of the archive into {len(merges)}"
+        made = run_tasks(merges, merge, PartResult.from_json, self._sessions, what)
         with archive.commits:
             for (table, run), done in zip(runs, made, strict=True):
                 table.exchange(run, done.files)

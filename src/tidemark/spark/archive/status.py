@@ -19,6 +19,7 @@ from tidemark.spark.connections import ArchiveBrokers, urls_of
 from tidemark.spark.engine_report import load_report, rate_of
 from tidemark.spark.locations import Place, folder_at
 from tidemark.spark.stores.hold import writer_of
+from tidemark.spark.upkeep.erasure import ErasureSummary, load_erasures
 from tidemark.ticks import TICK_MIN
 from tidemark.ticks.tick import Range
 from tidemark.wire.answers import EngineStatus
@@ -85,6 +86,8 @@ class ArchiveStatus:
     away: Mapping[str, str]
     tables: tuple[TableStatus, ...]
     pubends: tuple[ArchivedPubend, ...]
+    #: the oldest first
+    erasures: tuple[ErasureSummary, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The status as a JSON object."""
@@ -113,6 +116,7 @@ def status(path: Place, broker: str | Sequence[str] | None) -> ArchiveStatus:
         away=away,
         tables=tuple(_table(archived, root) for root in archived.files),
         pubends=tuple(pubends),
+        erasures=tuple(each.summary() for each in load_erasures(path)),
     )
 
 

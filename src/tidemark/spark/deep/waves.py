@@ -28,5 +28,6 @@ def read_wave(
     full = [each for each in slices if each.files]
     is_large = len(full) > 1 and sum(each.bytes for each in full) >= SPARK_BYTES_MIN
     read = partial(read_slice, work, prefix=prefix)
-    found = iter(run_tasks(full, read, SliceResult.from_json, sessions if is_large else None))
+    what = f"tidemark: read {len(full)} slices of the archive for subscribers"
+    found = iter(run_tasks(full, read, SliceResult.from_json, sessions if is_large else None, what))
     return [next(found) if each.files else SliceResult() for each in slices]

@@ -7,7 +7,7 @@ and the function go to the tasks with the job; Spark broadcasts them when they a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Item = TypeVar("Item")
+#: The property of a thread in which Spark keeps the description of its jobs.
+_DESCRIPTION = "spark.job.description"
 
 
 class SessionLender(Protocol):
@@ -39,11 +41,12 @@ def run_tasks(
     work: Callable[[Item], Result],
     from_json: Callable[[str], Result],
     sessions: SessionLender | None,
+    what: str,
 ) -> list[Result]:
     """`work(item)` for each item, in the order of the items.
 
-    With `sessions` each item is a task of its own in one Spark job, whose result `from_json` reads; without
-    it, `work` runs in this process.
+    With `sessions` each item is a task of its own in one Spark job, whose result `from_json` reads and which
+    Spark's web interface shows as `what`; without it, `work` runs in this process.
     """
     if sessions is None:
         return [work(item) for item in items]
@@ -53,10 +56,28 @@ def run_tasks(
         text = work(items[number]).to_json()
         yield pa.record_batch([pa.array([number]), pa.array([text])], ["number", "result"])
 
-    with sessions() as spark:
+    with sessions() as spark, described(spark, what):
         rows = frame_of_tasks(spark, len(items), result, "number long, result string").collect()
     texts = {row["number"]: row["result"] for row in rows}
     return [from_json(texts[number]) for number in range(len(items))]
+
+
+@contextmanager
+def described(spark: SparkSession, what: str) -> Iterator[None]:
+    """Let Spark's web interface show the jobs that this thread starts within the block as `what`.
+
+    A session of Spark Connect has no such descriptions.
+    """
+    context = getattr(spark, "_sc", None)
+    if context is None:
+        yield
+        return
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setJobDescription(what)
+    try:
+        yield
+    finally:
+        context.setJobDescription(before)
 
 
 def frame_of_tasks(

@@ -7,7 +7,7 @@ told apart by topic and by tick only in files whose bounds leave that open. Impo
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from tidemark.spark.archive.state import ArchiveTopics
 from tidemark.spark.archive.table import DataFile, root_of
 from tidemark.spark.archive_scan.plain_columns import member_types
 from tidemark.spark.archive_scan.pruning import Pruning
-from tidemark.spark.history_frames.sql import field_text, matching_texts, of_topics_text
+from tidemark.spark.history_frames.sql import field_text, matching_texts, of_topics_text, time_text
 from tidemark.spark.sql.text import column_text, string_text
 from tidemark.spark.topic_columns import HEADERS, TopicColumns
 from tidemark.ticks import TICK_MAX, TICK_MIN
@@ -60,22 +60,28 @@ class TableScan:
         found = [topics.creations(name) for name in self._known if pattern.matches(name)]
         self._topics = [each for creations in found for each in creations]
         once = [creations[0] for creations in found if len(creations) == 1]
-        self._texts, untranslated = matching_texts(self._layout, once, query.columns.selector)
+        selector = query.columns.selector
+        texts, untranslated = matching_texts(self._layout, once, selector)
+        timed = (
+            matching_texts(self._layout, once, selector, is_timed=True)[0] if "_time" in selector else texts
+        )
+        #: whether every row has its time in a column -> condition -> the topics whose rows it tests
+        self._texts = {False: texts, True: timed}
+        self._asks_time = "_time" in query.columns.names or timed != texts
         #: the topics for which the selector has no Spark SQL, and those that were created more than once
         self.untranslated = [*untranslated, *(creations[-1] for creations in found if len(creations) > 1)]
-        self._pruning = Pruning(self._layout, self._topics, query.columns.selector)
+        self._pruning = Pruning(self._layout, self._topics, selector)
         self._there = archived.files[root]
         self.files = [each for each in self._there if self._could_have(each)]
 
     def reads(self) -> list[FileRead]:
         """What to read for the rows of all topics but `untranslated`; each row is in one of the reads."""
-        if not self._texts:
+        if not self._texts[False]:
             return []
         found: dict[tuple[str, bool], list[DataFile]] = {}
-        asks_time = "_time" in self._query.columns.names
         for file in self.files:
-            is_timed = asks_time and file.nulls.get(TIME.name) == 0
-            found.setdefault((self._condition(file), is_timed), []).append(file)
+            is_timed = self._asks_time and file.nulls.get(TIME.name) == 0
+            found.setdefault((self._condition(file, is_timed=is_timed), is_timed), []).append(file)
         return [
             FileRead(files, condition, self._columns(is_timed=is_timed))
             for (condition, is_timed), files in found.items()
@@ -91,10 +97,7 @@ class TableScan:
         )
 
     def _columns(self, *, is_timed: bool) -> list[str]:
-        """The columns of the query as Spark SQL, each with its name.
-
-        `is_timed` says that every row has its time in a column, on which Parquet has bounds.
-        """
+        """The columns of the query as Spark SQL, each with its name; `is_timed` is that of `time_text`."""
         types = member_types(Schema.parse(self._query.columns.schema))
         versions = {each.fingerprint: each for topic in self._topics for each in topic.versions}.values()
         texts = {
@@ -104,21 +107,21 @@ class TableScan:
             for name in self._query.columns.names
         }
         if "_time" in texts:
-            texts["_time"] = column_text((TIME.name,)) if is_timed else "timestamp_micros(`_tick`)"
+            texts["_time"] = time_text(is_timed=is_timed)
         if "_topic" in texts and len(self._topics) == 1:
             texts["_topic"] = string_text(self._topics[0].topic)
         return [f"{text} AS {column_text((name,))}" for name, text in texts.items()]
 
-    def _condition(self, file: DataFile) -> str:
-        return " AND ".join([self._of_topics(file), *self._of_ticks(file)])
+    def _condition(self, file: DataFile, *, is_timed: bool) -> str:
+        return " AND ".join([self._of_topics(file, self._texts[is_timed]), *self._of_ticks(file)])
 
-    def _of_topics(self, file: DataFile) -> str:
-        """The condition on topics: one of two texts at most, so that few reads suffice for many topics."""
-        if len(self._texts) == 1:
-            ((text, names),) = self._texts.items()
+    def _of_topics(self, file: DataFile, texts: Mapping[str, list[str]]) -> str:
+        """The condition on topics: one of few texts, so that few reads suffice for many topics."""
+        if len(texts) == 1:
+            ((text, names),) = texts.items()
             if self._has_only(file, names):
                 return text
-        return of_topics_text(self._texts)
+        return of_topics_text(texts)
 
     def _has_only(self, file: DataFile, names: list[str]) -> bool:
         """Is every row of one of these topics? False unless the file's bounds prove it."""

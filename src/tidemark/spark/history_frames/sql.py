@@ -18,7 +18,7 @@ from tidemark.message.foreign.arrow.types import arrow_type
 from tidemark.message.registry import TopicSchemas
 from tidemark.message.schema import Schema
 from tidemark.message.types import Path, Type
-from tidemark.spark.archive.layout import ArchiveLayout, loose
+from tidemark.spark.archive.layout import TIME, ArchiveLayout, loose
 from tidemark.spark.archive_scan.plain_columns import is_json, member_types
 from tidemark.spark.columns import EventColumns
 from tidemark.spark.sql.expression import plain_conjuncts, to_spark_sql
@@ -44,14 +44,26 @@ def field_text(layout: ArchiveLayout, versions: Iterable[Schema], name: str, wan
 
 #: Headers of selectors that are no columns of the archive, as Spark SQL of its columns.
 _HEADER_TEXTS = {
-    "_time": "timestamp_micros(`_tick`)",
     # A string, NULL for an event without a key or with one that is no UTF-8.
     "_key": "(CASE WHEN length(`_key`) > 0 THEN try_validate_utf8(CAST(`_key` AS STRING)) END)",
 }
 
 
-def condition_text(layout: ArchiveLayout, topic: TopicSchemas, selector: str) -> str | None:
-    """Spark SQL that is true for the rows of the topic whose events match; None if no event ever does."""
+def time_text(*, is_timed: bool) -> str:
+    """Spark SQL for the time of a row.
+
+    `is_timed` says that every row has it in a column, on which Parquet has bounds.
+    """
+    return column_text((TIME.name,)) if is_timed else "timestamp_micros(`_tick`)"
+
+
+def condition_text(
+    layout: ArchiveLayout, topic: TopicSchemas, selector: str, *, is_timed: bool = False
+) -> str | None:
+    """Spark SQL that is true for the rows of the topic whose events match; None if no event ever does.
+
+    `is_timed` is that of `time_text`.
+    """
     try:
         tree = Selector.parse(selector, topic.reader, topic.topic).tree
     except SelectorError:
@@ -61,6 +73,8 @@ def condition_text(layout: ArchiveLayout, topic: TopicSchemas, selector: str) ->
     types = member_types(topic.reader.schema)
 
     def column(path: Path) -> str:
+        if path == ("_time",):
+            return time_text(is_timed=is_timed)
         if len(path) == 1 and path[0] in HEADERS:
             return _HEADER_TEXTS.get(path[0], column_text(path))
         first, *rest = columns.column(path)
@@ -75,7 +89,7 @@ def condition_text(layout: ArchiveLayout, topic: TopicSchemas, selector: str) ->
 
 
 def matching_texts(
-    layout: ArchiveLayout, topics: Sequence[TopicSchemas], selector: str
+    layout: ArchiveLayout, topics: Sequence[TopicSchemas], selector: str, *, is_timed: bool = False
 ) -> tuple[dict[str, list[str]], list[TopicSchemas]]:
     """condition -> the topics whose rows it tests, and the topics for which the selector has no Spark SQL.
 
@@ -85,7 +99,7 @@ def matching_texts(
     untranslated: list[TopicSchemas] = []
     for topic in topics:
         try:
-            text = condition_text(layout, topic, selector)
+            text = condition_text(layout, topic, selector, is_timed=is_timed)
         except TranslationError:
             untranslated.append(topic)
             continue

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from tidemark.spark.archive_scan.parquet_frames import parquet_frame
 from tidemark.spark.locations import Place, check_archive, folder_at
 from tidemark.spark.page_parts import Histogram
 from tidemark.spark.round_log import diary_files
+from tidemark.spark.upkeep.erasure import ErasureSummary, load_erasures
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,10 +25,13 @@ BARS = 60
 ROWS_MAX = 30
 _DIARY = (
     "at double, seconds double, events long, bytes long, file_bytes long, oldest long, newest long, "
-    "held_bytes long"
+    "held_bytes long, stored_bytes long"
 )
 _HEADERS = pa.schema([("_pubend", pa.string()), ("_tick", pa.int64()), ("_topic", pa.string())])
 _PERCENTILES = (0.5, 0.9, 0.99)
+_SHOWN_PERCENTILES = {"p50": 0.5, "p99": 0.99}
+#: From the publishing of a round's oldest event to the end of the round.
+_WAITED_MS = "greatest(0, CAST(at * 1000 - oldest / 1000 AS BIGINT)) AS value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +77,16 @@ class ArchiveFigures:
     lag_ms: Histogram | None
     #: bytes that brokers held, at most,
     held_bytes: Histogram | None
-    #: and bytes of files that the archive had written so far
+    #: and bytes of files that rounds had written so far
     written_bytes: Histogram | None
     #: percentile -> milliseconds from the publishing of a round's oldest event to the end of the round
     latency_ms: dict[str, float]
+    #: percentiles, p50 and p99, of the same milliseconds of the rounds of each bar
+    waited_ms: dict[str, Histogram] = field(default_factory=dict)
+    #: bytes of all files of the archive, of which some were merged, cut or erased meanwhile
+    stored_bytes: Histogram | None = None
+    #: the oldest first
+    erasures: tuple[ErasureSummary, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The figures as a JSON object."""
@@ -112,6 +123,9 @@ def figures(spark: SparkSession, path: Place) -> ArchiveFigures:
         held_bytes=over.get("held"),
         written_bytes=over.get("written"),
         latency_ms={} if rounds is None else _latency(rounds),
+        waited_ms={name: over[name] for name in _SHOWN_PERCENTILES if name in over},
+        stored_bytes=over.get("stored"),
+        erasures=tuple(each.summary() for each in load_erasures(path)),
     )
 
 
@@ -159,12 +173,17 @@ def _topics(events: DataFrame) -> tuple[TopicFigures, ...]:
 
 def _bars(values: DataFrame, span: tuple[int, int], sum_up: str) -> Histogram:
     """`sum_up` of the column `value` for each of BARS stretches of the column `at`, in microseconds."""
+    edges, found = _told(values, span, sum_up)
+    return Histogram(edges, [int(found.get(bar) or 0) for bar in range(BARS)])
+
+
+def _told(values: DataFrame, span: tuple[int, int], sum_up: str) -> tuple[list[float], dict[int, Any]]:
+    """The edges of BARS stretches of the column `at`, and `sum_up` of the column `value` for each of them."""
     first, last = span
     width = max(1, (last - first) // BARS + 1)
-    rows = values.selectExpr(f"(at - {first}) DIV {width} AS bar", "value").groupBy("bar")
+    rows = values.selectExpr("at", f"(at - {first}) DIV {width} AS bar", "value").groupBy("bar")
     found = {row["bar"]: row["told"] for row in rows.agg(_expression(sum_up)).collect()}
-    counts = [int(found.get(bar) or 0) for bar in range(BARS)]
-    return Histogram([float(first + bar * width) for bar in range(BARS + 1)], counts)
+    return [float(first + bar * width) for bar in range(BARS + 1)], found
 
 
 def _expression(text: str) -> Any:
@@ -181,22 +200,40 @@ def _over_rounds(rounds: DataFrame | None) -> dict[str, Histogram]:
         return {}
     span = int(row["first"] * 1e6), int(row["last"] * 1e6)
     at = "CAST(at * 1000000 AS BIGINT) AS at"
-    lag = "greatest(0, CAST(at * 1000 - oldest / 1000 AS BIGINT)) AS value"
+    waited = rounds.where("oldest IS NOT NULL").selectExpr(at, _WAITED_MS)
     written = _bars(rounds.selectExpr(at, "file_bytes AS value"), span, "sum(value)")
     return {
         "archived": _bars(rounds.selectExpr(at, "events AS value"), span, "sum(value)"),
-        "lag": _bars(rounds.where("oldest IS NOT NULL").selectExpr(at, lag), span, "max(value)"),
+        "lag": _bars(waited, span, "max(value)"),
         "held": _bars(rounds.selectExpr(at, "held_bytes AS value"), span, "max(value)"),
         "written": Histogram(written.edges, _running(written.counts)),
+        **_waited(waited, span),
+        **_stored(rounds.where("stored_bytes IS NOT NULL").selectExpr(at, "stored_bytes AS value"), span),
     }
 
 
-def _running(counts: Sequence[int]) -> list[int]:
-    found, total = [], 0
-    for count in counts:
-        total += count
-        found.append(total)
-    return found
+def _waited(waited: DataFrame, span: tuple[int, int]) -> dict[str, Histogram]:
+    """name of a percentile -> that of the column `value` in each bar."""
+    shares = ", ".join(map(str, _SHOWN_PERCENTILES.values()))
+    edges, found = _told(waited, span, f"percentile_approx(value, array({shares}))")
+    return {
+        name: Histogram(edges, [int(found[bar][at]) if bar in found else 0 for bar in range(BARS)])
+        for at, name in enumerate(_SHOWN_PERCENTILES)
+    }
+
+
+def _stored(stored: DataFrame, span: tuple[int, int]) -> dict[str, Histogram]:
+    """The last value of each bar; one without rounds has that of the bar before. Empty if there is none."""
+    edges, found = _told(stored, span, "max_by(value, at)")
+    last, counts = 0, []
+    for bar in range(BARS):
+        last = int(found.get(bar, last))
+        counts.append(last)
+    return {"stored": Histogram(edges, counts)} if found else {}
+
+
+def _running(counts: Sequence[float]) -> list[float]:
+    return list(accumulate(counts))
 
 
 def _latency(rounds: DataFrame) -> dict[str, float]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tidemark.spark.page_parts import Histogram, bar_chart, cells, document, head_row, safe, show_time
 from tidemark.spark.report.figures import ArchiveFigures, TopicFigures
+from tidemark.spark.upkeep.erasure import ErasureSummary
 
 
 def page(found: ArchiveFigures) -> str:
@@ -18,7 +19,7 @@ def page(found: ArchiveFigures) -> str:
         f"<p>{found.events:,} events in {show_bytes(found.file_bytes)} of files, "
         f"{show_bytes(found.event_bytes)} as they were published. {found.rounds:,} rounds are noted."
         f'{told}</p>\n<p class="dim">As of {show_time(found.at * 1e6)} UTC.</p>\n'
-        f"{_plots(found)}{_topics(found)}{_tables(found)}",
+        f"{_plots(found)}{_topics(found)}{_tables(found)}{_erasures(found)}",
     )
 
 
@@ -27,6 +28,11 @@ def show_milliseconds(value: float) -> str:
     if value < 1_000:
         return f"{value:.3g} ms"
     return f"{value / 1_000:.3g} s" if value < 120_000 else f"{value / 60_000:.3g} min"
+
+
+def show_rate(value: float) -> str:
+    """Events a second, for people."""
+    return f"{value:,.3g}/s" if value < 1_000 else f"{value:,.0f}/s"
 
 
 def show_bytes(value: float) -> str:
@@ -40,15 +46,28 @@ def show_bytes(value: float) -> str:
 
 def _plots(found: ArchiveFigures) -> str:
     plots = [
-        _plot(found.published, "events by the time at which they were published", None),
-        _plot(found.archived, "events by the time at which they were archived", None),
+        _plot(_per_second(found.published), "events published a second", show_rate),
+        _plot(_per_second(found.archived), "events archived a second", show_rate),
         _plot(found.lag_ms, "how long the oldest event of a round had waited, at most", show_milliseconds),
+        *(
+            _plot(bars, f"how long the oldest event of a round had waited, {name}", show_milliseconds)
+            for name, bars in found.waited_ms.items()
+        ),
         _plot(found.held_bytes, "bytes in the logs of brokers, at most", show_bytes),
+        _plot(found.stored_bytes, "bytes of the files of the archive", show_bytes),
         _plot(
             found.written_bytes, "bytes of files that rounds have written, before any was merged", show_bytes
         ),
     ]
     return f'<div class="plots">{"".join(plots)}</div>\n'
+
+
+def _per_second(bars: Histogram | None) -> Histogram | None:
+    """The counts divided by the width of the bars, whose edges are microseconds."""
+    if bars is None:
+        return None
+    width = (bars.edges[1] - bars.edges[0]) / 1e6
+    return Histogram(bars.edges, [count / width for count in bars.counts])
 
 
 def _plot(bars: Histogram | None, what: str, show_count: Callable[[float], str] | None) -> str:
@@ -81,3 +100,18 @@ def _tables(found: ArchiveFigures) -> str:
     )
     head = head_row(["table", "events", "files", "size"], 1)
     return f"<h2>Tables</h2><table>{head}{rows}</table>\n" if rows else ""
+
+
+def _erasures(found: ArchiveFigures) -> str:
+    rows = "".join(
+        f"<tr>{cells([*_erasure(each), f'{each.events:,}', f'{each.files:,}'], 6)}</tr>"
+        for each in found.erasures
+    )
+    head = head_row(["asked for", "by", "topic", "where", "stage", "erased", "events", "files"], 6)
+    return f'<h2>Erasures</h2><div class="wide"><table>{head}{rows}</table></div>\n' if rows else ""
+
+
+def _erasure(each: ErasureSummary) -> list[str]:
+    asked = show_time(each.asked_at * 1e6)
+    erased = "-" if each.erased_at is None else show_time(each.erased_at * 1e6)
+    return [asked, each.asked_by or "-", each.topic, each.where, each.stage, erased]

@@ -7,9 +7,13 @@ still lacks it gets it from the archive, where the erased events are silence.
 
 from __future__ import annotations
 
+import os
+import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from getpass import getuser
 from typing import Any
 
 from tidemark.errors import ConfigError
@@ -49,9 +53,11 @@ def erase(
     *,
     sleep: Callable[[float], bool],
     sessions: SessionLender | None = None,
+    asked_by: str | None = None,
 ) -> ErasureReport:
     """Erase the events of a topic, or of all topics of a pattern, that match and are published by now.
 
+    The record says that `asked_by` asked for it, by default whoever runs this process.
     Returns when it is done, or when `sleep` returns False: whoever writes the archive then goes on with it.
     Raises SelectorError, ConfigError or NotConnectedError before anything is noted.
     """
@@ -67,7 +73,7 @@ def erase(
     finally:
         brokers.close()
     upto = {each.pubend: each.last_event for each in hosted if each.last_event is not None}
-    erasure = new_erasure(topic, where, upto, time.time())
+    erasure = new_erasure(topic, where, upto, time.time(), asked_by or who_asks())
     ErasedEvents(erasure, topics)
     save_erasure(path, erasure)
     if writing_process(path) is None:
@@ -80,20 +86,30 @@ def erase(
         found = _now(path, erasure)
     if found.stage == "asked":
         return ErasureReport(found, upto)
-    return ErasureReport(found, _let_go(broker, upto, sleep))
+    return ErasureReport(found, _let_go(broker, found, sleep))
 
 
-def _let_go(
-    broker: str | Sequence[str], upto: Mapping[str, int], sleep: Callable[[float], bool]
-) -> dict[str, int]:
+def who_asks() -> str:
+    """The user as whom this process logs in to brokers, or else its user of the system and the host."""
+    user = os.environ.get("TIDEMARK_USER", "")
+    if user:
+        return user
+    name = str(os.getuid())
+    with suppress(OSError, KeyError):  # a container may run as a user that has no name
+        name = getuser()
+    return f"{name}@{socket.gethostname()}"
+
+
+def _let_go(broker: str | Sequence[str], erasure: Erasure, sleep: Callable[[float], bool]) -> dict[str, int]:
     """Ask brokers to let go what they hold; returns what they have not let go when `sleep` returns False.
 
     A subscriber that is connected and has not taken an event yet is waited for.
     """
+    upto = erasure.upto
     brokers = ArchiveBrokers(urls_of(broker))
     try:
-        for _ in range(LOOKS_MAX):
-            let_go(brokers, brokers.pubends(), upto)
+        for look in range(LOOKS_MAX):
+            let_go(brokers, brokers.pubends(), upto, again=not look, erasure=erasure.id)
             held = {
                 each.pubend: upto[each.pubend]
                 for each in brokers.pubends()

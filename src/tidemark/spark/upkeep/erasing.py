@@ -104,7 +104,8 @@ def _erase_files(
         EraseTask(archive.path, table.root, layout, each.name, successor_name(each), erasure, described)
         for each in files
     ]
-    made = run_tasks(tasks, rewrite, PartResult.from_json, sessions)
+    what = f"tidemark: erase events from {len(tasks)} files of {table.root} (erasure {erasure.id})"
+    made = run_tasks(tasks, rewrite, PartResult.from_json, sessions, what)
     changed = [(old, done) for old, done in zip(files, made, strict=True) if done.events]
     if not changed:
         return erasure

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -47,6 +47,8 @@ class Erasure:
     files: int = 0
     #: root -> files that had them, which are removed when readers that have begun with them are done
     replaced: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: who asked for it; None in records that were written before this was noted
+    asked_by: str | None = None
 
     @property
     def stage(self) -> Stage:
@@ -67,14 +69,34 @@ class Erasure:
             files=self.files + len(new),
         )
 
+    def summary(self) -> ErasureSummary:
+        """What a status or a report says of it."""
+        said = {each.name: getattr(self, each.name) for each in fields(ErasureSummary)}
+        return ErasureSummary(**said)
+
     def to_json(self) -> dict[str, Any]:
         """The erasure as a JSON object."""
         return {**asdict(self), "stage": self.stage}
 
 
-def new_erasure(topic: str, where: str, upto: Mapping[str, int], now: float) -> Erasure:
-    """An erasure that is asked for now."""
-    return Erasure(uuid4().hex[:12], topic, where, dict(upto), now)
+@dataclass(frozen=True, slots=True)
+class ErasureSummary:
+    """What a status or a report says of an erasure; the fields are those of `Erasure`."""
+
+    id: str
+    topic: str
+    where: str
+    asked_at: float
+    asked_by: str | None
+    stage: Stage
+    erased_at: float | None
+    events: int
+    files: int
+
+
+def new_erasure(topic: str, where: str, upto: Mapping[str, int], now: float, asked_by: str) -> Erasure:
+    """An erasure that `asked_by` asks for now."""
+    return Erasure(uuid4().hex[:12], topic, where, dict(upto), now, asked_by=asked_by)
 
 
 def save_erasure(path: Place, erasure: Erasure) -> None:

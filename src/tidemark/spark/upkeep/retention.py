@@ -74,7 +74,8 @@ def remove_history(archive: MaintainedArchive, horizon: int, sessions: SessionLe
         for each in old
         if _newest(each) > horizon
     ]
-    made = run_tasks(tasks, cut, PartResult.from_json, sessions) if tasks else []
+    what = f"tidemark: cut old history off {len(tasks)} files of the archive"
+    made = run_tasks(tasks, cut, PartResult.from_json, sessions, what) if tasks else []
     with archive.commits:
         for table, old in due:
             new = [file for done in made for file in done.files if file.root == table.root]

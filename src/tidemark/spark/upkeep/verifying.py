@@ -112,8 +112,20 @@ def verify(path: Place, broker: str | Sequence[str] | None, sessions: SessionLen
     ]
     ranges, away = ([], {}) if broker is None else _ranges(archived.state, broker)
     range_tasks = [RangeTask(archived.path, each) for each in ranges]
-    files = run_tasks(file_tasks, check_file, Checked.from_json, sessions if file_tasks else None)
-    compared = run_tasks(range_tasks, compare_range, Checked.from_json, sessions if range_tasks else None)
+    files = run_tasks(
+        file_tasks,
+        check_file,
+        Checked.from_json,
+        sessions if file_tasks else None,
+        f"tidemark: check {len(file_tasks)} files of the archive",
+    )
+    compared = run_tasks(
+        range_tasks,
+        compare_range,
+        Checked.from_json,
+        sessions if range_tasks else None,
+        f"tidemark: compare {len(range_tasks)} ranges of the archive with brokers",
+    )
     return Verification(
         ranges=len(compared),
         compared=sum(each.events for each in compared),
