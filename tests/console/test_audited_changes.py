@@ -67,3 +67,10 @@ def test_each_change_is_in_the_audit_log_with_who_made_it(tmp_path: Path) -> Non
     assert [each["question"] for each in changes] == ["seek", "select", "remove", "propose_access", "propose"]
     assert [each.get("name") for each in changes[:3]] == ["alice.x"] * 3
     assert changes[1]["where"] == "n >= 0"
+    done = [each for each in lines if each["what"] == "answered"]
+    assert [(each["question"], each["outcome"]) for each in done] == [
+        (each["question"], "done") for each in changes
+    ]
+    assert done[1]["before"]["selector"] == "n <= 5"
+    assert done[1]["after"]["selector"] == "n >= 0 AND n <= 5"
+    assert done[2]["before"]["owner"] == "alice"

@@ -19,6 +19,7 @@ from tidemark.broker.hosting.host import Host
 from tidemark.broker.hosting.owed import OwedOf
 from tidemark.broker.hosting.sessions import Sessions
 from tidemark.broker.hosting.subscription import HostedSubscription
+from tidemark.broker.observer import Particulars
 from tidemark.broker.publishing.pubend import Pubend
 from tidemark.broker.publishing.reach import EventSearch, range_of
 from tidemark.broker.publishing.release import Hosts
@@ -43,6 +44,9 @@ from tidemark.wire.json_objects import dumps, read_arguments
 from tidemark.wire.questions import TooLongError, items_max, page_of
 
 T = TypeVar("T")
+
+#: Changes of a subscription that the arguments name.
+_OF_SUBSCRIPTIONS = frozenset((answers.REMOVE.what, answers.SEEK.what, answers.SELECT.what))
 
 #: The longest cursor of a page: the name of a topic.
 AFTER_CHARACTERS_MAX = 255
@@ -127,8 +131,11 @@ class Admin:
         """Answer the question of a client, or refuse it with a code and a reason."""
         with self._turn.looking:
             found = _tried(lambda: self._look(client, frame))
+            before = self._particulars(frame)
         if found is None:
             found = _tried(lambda: _said(self._changes[frame.what](read_arguments(frame.arguments))))
+        if frame.what in self._changes:
+            self._tell(client, frame, before, found)
         if isinstance(found, CountedAnswer):
             build = found.build
             self._host.owed.count(
@@ -146,6 +153,36 @@ class Admin:
             )
         else:
             self._reply(client, frame, found)
+
+    @property
+    def known(self) -> frozenset[str]:
+        """The questions that are answered here."""
+        return frozenset((*self._questions, *self._changes))
+
+    def _tell(self, client: int, frame: Ask, before: Particulars | None, found: Found | AdminError) -> None:
+        """Tell the observer what became of a change, once it is on disk."""
+        who, answered = self._access.owner(client), self._turn.observer.answered
+        if isinstance(found, AdminError):
+            answered(who, frame, before, None, (found.code, str(found)))
+            return
+        after = self._particulars(frame)
+        self._host.after_save(lambda: answered(who, frame, before, after, None))
+
+    def _particulars(self, frame: Ask) -> Particulars | None:
+        """Return what the subscription is that a change is about; None if it is about none."""
+        if frame.what not in _OF_SUBSCRIPTIONS:
+            return None
+        name = _tried(lambda: read_arguments(frame.arguments).get("name"))
+        found = self._sessions.find(name) if isinstance(name, str) else None
+        if found is None:
+            return None
+        wanted, token = found.current.wanted, CheckpointToken(found.released)
+        return {
+            "topic": wanted.pattern,
+            "selector": wanted.selector,
+            "checkpoint": token.text(),
+            "owner": found.owner,
+        }
 
     def _reply(self, client: int, frame: Ask, found: str | AdminError | None) -> None:
         if isinstance(found, AdminError):
@@ -165,7 +202,7 @@ class Admin:
         if frame.what in self._questions:
             return _said(self._questions[frame.what](client, given))
         if frame.what not in self._changes:
-            known = ", ".join(sorted({*self._questions, *self._changes}))
+            known = ", ".join(sorted(self.known))
             raise AdminError("unknown", f"there is no question {frame.what!r}: ask {known}")
         return None
 

@@ -1,18 +1,22 @@
-"""Observer: whom a broker tells what it is doing, for metrics and traces (docs/monitoring.md).
+"""Observer: whom a broker tells what it is doing, for metrics, traces (docs/monitoring.md) and the audit log.
 
-Its methods are called once for each batch and return nothing, so that nothing a broker does depends on who
-watches it. The observer may read clocks; the core does not.
+Its methods are called once for each batch, or for each change that an administrator asks for, and return
+nothing, so that nothing a broker does depends on who watches it. The observer may read clocks; the core does
+not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tidemark.matching.audience import Members, Rows
 from tidemark.message.batches.batch import EventBatch
+from tidemark.wire.frames import Ask
 
 #: Rows of a batch, and the selectors here that match them; a row is in one group at most.
 Matches = Sequence[tuple[Rows, Members]]
+#: What a subscription that an administrator changes was, or is: its topic, selector, checkpoint and owner.
+Particulars = Mapping[str, str]
 
 
 class Observer:
@@ -38,3 +42,16 @@ class Observer:
 
     def told(self, subscription: str, pubend: str, batch: EventBatch, *, is_late: bool) -> None:
         """These events were said to one subscriber; `is_late`: by its catchup stream."""
+
+    def answered(
+        self,
+        who: str,
+        asked: Ask,
+        before: Particulars | None,
+        after: Particulars | None,
+        refusal: tuple[str, str] | None,
+    ) -> None:
+        """A user has asked for a change, which was made and is on disk, or was refused for a code and reason.
+
+        `before` and `after` are of the subscription that the change is about, and None where there is none.
+        """

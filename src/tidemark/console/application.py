@@ -106,7 +106,7 @@ class Door:
 
 def make_application(options: ConsoleOptions) -> Starlette:
     """Return the application of one console."""
-    connections = Connections(options.url)
+    connections = Connections(options.url, wants_login=not is_loopback(options.host))
     sessions = Sessions(time.monotonic)
     memory = BodyMemory()
     door = Door(options, connections, sessions, memory)

@@ -1,7 +1,8 @@
 """Callers: who a request comes from, and the connections to the broker that requests of one caller share.
 
 A broker decides what a caller may do. The console brings the caller's own credentials to it, and has none of
-its own: without a login an open broker is all that a request can reach.
+its own: without a login an open broker is all that a request can reach. A console that other machines reach
+goes to no open broker at all, since an open broker checks no credentials.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from secrets import token_hex
 from typing import TYPE_CHECKING
@@ -126,15 +127,21 @@ class _Kept:
 class Connections:
     """The connections of all callers to one broker, or to several that stand in for each other."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, wants_login: bool) -> None:
+        """`wants_login`: brokers that ask no caller for a login are left alone (RefusedError, "denied")."""
         self._url = url
+        self._wants_login = wants_login
         self._kept: dict[Caller, _Kept] = {}
         #: by the addresses of those who ask; the broker only sees that of the console
         self.login_limits = LoginLimits(time.monotonic, WRONG_LOGINS_MAX, WRONG_LOGIN_SECONDS)
 
     def made(self, caller: Caller, *, url: str | None = None, publisher: str | None = None) -> Client:
-        """Return a client that logs in as the caller; it is not open yet."""
-        return Client(
+        """Return a client that logs in as the caller; it is not open yet.
+
+        Also when it connects again later, it goes on with no broker that does not ask for the login that the
+        console wants.
+        """
+        client = Client(
             url or self._url,
             # Names of streams are made of it: no two clients have the same, at whichever console.
             client=f"console-{os.getpid()}-{token_hex(4)}",
@@ -144,14 +151,17 @@ class Connections:
             password=caller.password or None,
             token=caller.token or None,
         )
+        client._credentials = replace(client._credentials, is_login_required=self._wants_login)
+        return client
 
     @asynccontextmanager
     async def use(self, caller: Caller) -> AsyncIterator[Client]:
         """Give the caller's open client for the time of the block.
 
-        RefusedError with the code "login" if the broker does not let the caller in, NotConnectedError if
-        there is no broker; ProblemError 503 if too many callers are there already, and 429 if too many logins
-        from the same address were wrong.
+        RefusedError with the code "login" if the broker does not let the caller in, and with "denied" if the
+        console wants a login that the broker does not check; NotConnectedError if there is no broker;
+        ProblemError 503 if too many callers are there already, and 429 if too many logins from the same
+        address were wrong.
         """
         if caller not in self._kept:
             self._check_limits(caller)
@@ -163,7 +173,8 @@ class Connections:
                     await kept.client.open()
                 except BaseException as error:
                     self._drop(caller, kept)
-                    if isinstance(error, RefusedError) and error.code == "login" and not caller.is_anonymous:
+                    is_refused = isinstance(error, RefusedError) and error.code in ("denied", "login")
+                    if is_refused and not caller.is_anonymous:
                         self.login_limits.failed(ADDRESS.get(), caller.user)
                     raise
             self.login_limits.succeeded(ADDRESS.get(), caller.user)

@@ -62,6 +62,8 @@ class ProcessAdmin:
 
         Whoever may not see all events is not told where the archive is: what reads it goes by no rules.
         """
+        who = self._node.runtime.broker.access.owner(client)
+        reply = self._node.security.audit.answering(who, ask, reply)
         slow = {
             answers.PROPOSE.what: self._propose,
             answers.PROPOSE_ACCESS.what: self._propose_access,

@@ -358,7 +358,6 @@ class Connection(TurnTaking):
                     server.questions_refused += 1
                     self._answer(Refused("ask", str(frame.ticket), "limit", reason))
                 elif (refusal := server.runtime.broker.access.refusal(client, frame)) is not None:
-                    server.security.audit.denied(self.principal, self.address, refusal)
                     self._answer(refusal)
                 else:
                     server.security.audit.asked(self.principal, self.address, frame)
@@ -390,6 +389,8 @@ class Connection(TurnTaking):
 
     def _answer(self, frame: ClientFrame) -> None:
         """Send `frame` to the client at once, or keep it in the lease if the client has been sent Rest."""
+        if isinstance(frame, Refused):
+            self._note(frame)
         if self.lease is None or not self.lease.is_resting:
             self.write(frame)
         elif type(frame) is not Pong:
@@ -492,8 +493,7 @@ class Connection(TurnTaking):
 
     def _note(self, frame: Refused | Subscribed) -> None:
         if isinstance(frame, Refused):
-            if frame.code == "denied":
-                self._server.security.audit.denied(self.principal, self.address, frame)
+            self._server.security.audit.refused(self.principal, self.address, frame)
         elif self._server.redirects is not None:
             self._server.redirects.took(frame.name, self.principal)
 

@@ -199,6 +199,7 @@ class LocalBrokers:
         here.join(there)
         for server, link, other in ((caller, here, called), (called, there, caller)):
             server.opened_local(link)
+            server.security.audit.write("link", who=link.peer, how="this process")
             server.runtime.link_up(link.peer, link, Hello(other.name, other.incarnation))
             link.say(server.membership.greeting())
             if server.access is not None:

@@ -161,6 +161,7 @@ class Node:
         self._alarm_timer: asyncio.TimerHandle | None = None
         self.metrics.watch(self)
         self.metrics.watcher.upstream_of = self._upstream_of
+        self.metrics.watcher.note_answer = security.audit.answered
 
     @classmethod
     async def start(
@@ -410,6 +411,12 @@ class Node:
         self.state = "failed"
         if not self.failed.done():
             self.failed.set_result(error)
+
+    def publishing_waits(self, client: int) -> None:
+        """A client that has published more than its quota allows waits."""
+        rights = self.runtime.broker.access.rights(client)
+        if rights is not None:
+            self.security.audit.waits(rights.principal.name, rights.quota)
 
     def sync_took(self, which: str, seconds: float) -> None:
         """A sync was measured."""

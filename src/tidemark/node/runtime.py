@@ -127,7 +127,7 @@ class Runtime:
         self._gone: list[Stimulus] = []
         self._disk_queue_bytes_max = disk_queue_bytes_max
         self._loop = asyncio.get_running_loop()
-        self._quota_waits = QuotaWaits(self, self._loop)
+        self._quota_waits = QuotaWaits(self, self._loop, listener)
         self._awake = Awake(self._loop, self._is_disk_at_work) if stays_awake else None
         #: connections that wait until others have had their part of the event loop's time; shared with them
         self.turns = Turns(self._loop)

@@ -40,10 +40,13 @@ class RuntimeLink(RuntimeConnection, Protocol):
 
 
 class RuntimeListener(Protocol):
-    """Who learns how the runtime fares: the node. Both methods are called on the event loop."""
+    """Who learns how the runtime fares: the node. All methods are called on the event loop."""
 
     def runtime_failed(self, error: BaseException) -> None:
         """The broker or its disk has failed, and the runtime has stopped. Called at most once."""
 
     def sync_took(self, which: str, seconds: float) -> None:
         """A sync of `which` (log, pfs or tables) took so long."""
+
+    def publishing_waits(self, client: int) -> None:
+        """A client has published more than its quota allows, and is not read from for a while."""

@@ -24,6 +24,11 @@ BEARER = "BEARER"
 #: A bearer token is brought anew when this part of its remaining time has passed.
 RENEW_PART = 0.8
 SECRET_BYTES_MAX = 64 << 10
+#: What a client says that requires a login, of a broker that has asked for none.
+NOT_ASKED = (
+    "this broker is open and checks no login, and a login is required here: give the broker accounts, as "
+    "`tidemark up --secure` does"
+)
 #: A secret, or what returns it when it is needed.
 Secret = str | Callable[[], str]
 
@@ -54,6 +59,8 @@ class Credentials:
     tls: ssl.SSLContext | None = field(default=None, repr=False)
     #: The application has given a password for this broker, and no certificate will prove who the broker is.
     is_login_due: bool = False
+    #: The client goes on with no broker that lets it in without asking who it is.
+    is_login_required: bool = False
 
     @classmethod
     def of(cls, options: LoginOptions, *, is_tls: bool) -> Credentials:
@@ -83,6 +90,8 @@ class LoginDialog:
         self._credentials = credentials
         self._scram: Any = None
         self._is_server_proved = False
+        #: a bearer token was sent because the broker asked for one
+        self._is_token_sent = False
 
     def answer(self, frame: Login, *, is_overheard: bool = False) -> Proof | None:
         """Return what to answer to the broker; None if Welcome is due next.
@@ -99,7 +108,12 @@ class LoginDialog:
             raise _refused(f"the broker's part of the login is wrong: {error}") from None
 
     def check_welcome(self) -> None:
-        """The broker has welcomed this client. RefusedError if it should have proved itself and has not."""
+        """The broker has welcomed this client. RefusedError if it should have proved itself and has not.
+
+        RefusedError with the code "denied" if a login is required and the broker has asked for none.
+        """
+        if self._credentials.is_login_required and self._scram is None and not self._is_token_sent:
+            raise RefusedError(NOT_ASKED, what="connect", name="", code="denied")
         is_proof_due = self._scram is not None or self._credentials.is_login_due
         if is_proof_due and not self._is_server_proved:
             raise _refused("the broker has not proved that it knows this user: it may be another one")
@@ -116,6 +130,7 @@ class LoginDialog:
         if credentials.token is not None and BEARER in frame.mechanisms:
             if is_overheard:
                 raise _refused("whoever reads a bearer token has it: call the broker as tidemark+tls://")
+            self._is_token_sent = True
             return Proof(BEARER, _secret(credentials.token))
         if credentials.user and credentials.password is not None and SCRAM in frame.mechanisms:
             from scramp import ScramClient

@@ -114,8 +114,8 @@ class Link:
         """Connect for the first time, and return the broker's welcome.
 
         NotConnectedError, with what each broker answered, if none has welcomed this client within `timeout`
-        seconds; VersionError, RefusedError with the code "address" or "login", or SSLCertVerificationError,
-        if all brokers answered so.
+        seconds; VersionError, RefusedError with the code "address", "denied" or "login", or
+        SSLCertVerificationError, if all brokers answered so.
         """
         loop = asyncio.get_running_loop()
         first: asyncio.Future[Welcome] = loop.create_future()
@@ -340,7 +340,7 @@ def _is_refusal(error: Exception) -> bool:
 def _is_final(error: Exception) -> bool:
     """Trying again would not help."""
     if isinstance(error, RefusedError):
-        return error.code in ("address", "login")
+        return error.code in ("address", "denied", "login")
     return isinstance(error, VersionError | SSLCertVerificationError)
 
 

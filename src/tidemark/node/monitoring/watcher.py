@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from time import perf_counter_ns
+from typing import Protocol
 
 import numpy as np
 from prometheus_client.metrics_core import Metric
 
-from tidemark.broker.observer import Matches, Observer
+from tidemark.broker.observer import Matches, Observer, Particulars
 from tidemark.errors import ConfigError
 from tidemark.message.batches.batch import EventBatch
 from tidemark.node.clock import wall_us
 from tidemark.node.config.settings import Config
 from tidemark.node.monitoring.histograms import BatchHistogram
+from tidemark.wire.frames import Ask
 
 LATENCY_BUCKETS_SECONDS = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0,
@@ -26,6 +28,20 @@ LATENCY_BUCKETS_SECONDS = (
 MATCHING_BUCKETS_SECONDS = (
     0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0,
 )  # fmt: skip
+
+
+class AnswerNote(Protocol):
+    """Writes down what became of a change: `AuditLog.answered`."""
+
+    def __call__(
+        self,
+        who: str,
+        asked: Ask,
+        before: Particulars | None = None,
+        after: Particulars | None = None,
+        refusal: tuple[str, str] | None = None,
+    ) -> None:
+        """See `Observer.answered`."""
 
 
 class BrokerWatcher(Observer):
@@ -45,6 +61,8 @@ class BrokerWatcher(Observer):
         self._matching_since = 0
         #: returns the neighbour that a pubend's stream comes from, None if it is here; set by the node
         self.upstream_of: Callable[[str], str | None] = lambda _: None
+        #: is told what became of changes that users asked for; set by the node
+        self.note_answer: AnswerNote | None = None
 
     def matching(self) -> None:
         """Begin to measure."""
@@ -64,6 +82,18 @@ class BrokerWatcher(Observer):
         else:
             ticks = batch.ticks[np.sort(np.concatenate([rows for rows, _ in matches]))]
         self._latency.add_since(wall_us(), ticks)
+
+    def answered(
+        self,
+        who: str,
+        asked: Ask,
+        before: Particulars | None,
+        after: Particulars | None,
+        refusal: tuple[str, str] | None,
+    ) -> None:
+        """Pass it on to the audit log."""
+        if self.note_answer is not None:
+            self.note_answer(who, asked, before, after, refusal)
 
     def families(self) -> Iterator[Metric]:
         """Yield what Prometheus is told."""

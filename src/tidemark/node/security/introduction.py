@@ -153,10 +153,15 @@ class Introduction:
         link = self._with
         self._server.login_limits.succeeded(link.address, found.principal.name)
         link.principal, link.expires_at = found.principal, found.expires_at
-        self._audit("login", who=found.principal.name, how=found.how)
         if found.last is not None:
             link.write(found.last)
-        self._welcome()
+        if self._welcome():
+            self._audit("login", who=found.principal.name, how=found.how)
+        else:
+            reason = "it has as many connections as quota.connections of its roles allows"
+            self._audit(
+                "over limit", who=found.principal.name, how=found.how, request="connect", reason=reason
+            )
 
     def _failed(self, error: LoginError) -> None:
         """Refuse a client that could not prove who it is, in the same words whatever was wrong."""
@@ -183,18 +188,21 @@ class Introduction:
             self._failed(error)
             return
         link.expires_at = found.expires_at
+        self._audit("login renewed", who=found.principal.name, how=found.how)
         if found.principal != link.principal:
             link.principal = found.principal
             self._server.runtime.give((ClientCame(link.client, found.principal),))
 
-    def _welcome(self) -> None:
+    def _welcome(self) -> bool:
+        """Let a client in; return whether it may stay."""
         link, server = self._with, self._server
         link.speak(self._version)
         link.client = server.runtime.client_came(link, link.principal, link.origin)
         if link.client not in server.runtime.clients:
-            return  # it has more connections than its quota
+            return False  # it has more connections than its quota
         server.introduced(link)
         link.write(Welcome(server.name, server.incarnation, self._version, server.pubends))
+        return True
 
     def _resume(self, frame: Resume) -> None:
         """A client that was parked returns, with the ticket that only it was told."""
@@ -206,11 +214,14 @@ class Introduction:
             return
         holder = server.leases.claim(link, frame.ticket)
         if holder is None:
+            self._audit("login failed", cause="the ticket is of no client that is away")
             link.refuse("unknown", "there is no such lease, or not any more: connect and subscribe again")
             return
         link.speak(version)
         link.name, link.client, link.lease, link.calling = holder.name, holder.client, holder, None
         link.principal = holder.principal
+        if link.principal is not None:
+            self._audit("login", who=link.principal.name, how="ticket")
         server.introduced(link)
         link.write(Welcome(server.name, server.incarnation, version, server.pubends))
         server.leases.arrived(holder, link)
@@ -271,6 +282,7 @@ class Introduction:
                 link.refuse("limit", f"what you said was refused: come again in {seconds:.1f} s")
                 return
             link.peer = hello.broker
+            self._audit("link", who=hello.broker, how=self._how(hello.broker))
             link.bound_link()
             server.introduced(link)
             server.runtime.link_up(hello.broker, link, hello)
@@ -278,6 +290,12 @@ class Introduction:
             link.write(server.membership.greeting())
         if server.access is not None and link.peer is not None:
             link.write(server.access.greeting())
+
+    def _how(self, broker: str) -> str:
+        """Return how the broker at the other end has proved its name."""
+        if is_broker(self._with.certificate, broker):
+            return "certificate"
+        return "key" if self._proof.is_proved else "not asked for a proof"
 
     def _audit(self, what: str, **fields: object) -> None:
         self._security.audit.write(what, address=self._with.address, client=self._with.name, **fields)

@@ -15,6 +15,7 @@ from tidemark.wire.frames import ClientFrame, Ping, Publish
 
 if TYPE_CHECKING:
     from tidemark.node.runtime import Runtime
+    from tidemark.node.runtime_connection import RuntimeListener
 
 #: A client that is over its quota hears from the broker at least this often.
 QUOTA_WAIT_SECONDS_MAX = 2.0
@@ -23,7 +24,9 @@ QUOTA_WAIT_SECONDS_MAX = 2.0
 class QuotaWaits:
     """The clients that wait. Belongs to the runtime, which does not read from them."""
 
-    def __init__(self, runtime: Runtime, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, runtime: Runtime, loop: asyncio.AbstractEventLoop, listener: RuntimeListener) -> None:
+        """`listener` is told whenever a client begins to wait."""
+        self._listener = listener
         self._runtime = runtime
         self._loop = loop
         self._clients: set[int] = set()
@@ -47,6 +50,7 @@ class QuotaWaits:
         broker.counters["quota_waits"] += 1
         connection = self._runtime.clients.get(client)
         if connection is not None:
+            self._listener.publishing_waits(client)
             self._clients.add(client)
             connection.pause()
             self._wait(client, wait)
