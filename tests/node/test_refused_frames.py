@@ -17,8 +17,19 @@ from tidemark.node.config.loading import load
 from tidemark.node.config.settings import Config
 from tidemark.node.node import Node
 from tidemark.node.server import REFUSED_SECONDS_MAX, REFUSED_SECONDS_MIN, RefusedNeighbours
+from tidemark.node.topology.text import to_text
 from tidemark.wire.codec import encode
-from tidemark.wire.frames import Answer, Ask, Claim, Fetched, Hello, Refused, Subscribe, Unsubscribe
+from tidemark.wire.frames import (
+    Answer,
+    Ask,
+    Claim,
+    Fetched,
+    Hello,
+    Overlay,
+    Refused,
+    Subscribe,
+    Unsubscribe,
+)
 
 DEEP = "[" * 1_000
 
@@ -171,3 +182,20 @@ def test_the_time_doubles_for_a_neighbour_that_keeps_being_refused() -> None:
     refused.add("b")
     assert refused.seconds_left("b") == REFUSED_SECONDS_MIN
     assert refused.seconds_left("other") == 0
+
+
+@pytest.mark.open_broker(reason="who has proved a name may bring a topology")
+def test_a_topology_of_somebody_who_only_says_a_name_is_not_read(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(pair(tmp_path))
+        text = to_text(node.topology)
+        evil = await stage.stranger(node)
+        await evil.say(Hello("nobody", 1), Overlay(7, "zz", text))
+        assert (await evil.hear(Refused)).code == "unknown"
+        assert await evil.is_closed()
+        assert node.topology.version == 0
+        neighbour = await stage.stranger(node)
+        await neighbour.say(Hello("b", 1), Overlay(7, "zz", text))
+        await until(lambda: node.topology.version == 7)
+
+    play(story)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from tidemark.broker.effects import RecoveredPubend
-from tidemark.errors import ConfigError, DiskFullError, StorageError, UnknownFormatError
+from tidemark.errors import ConfigError, DiskFullError, StorageError, TidemarkError, UnknownFormatError
 from tidemark.node.config.units import HostPort
 from tidemark.node.disk.data_directory import OVERLAY_FILE, DataDirectory
 from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.text import to_text
+from tidemark.node.topology.text_reading import AT_ONCE_CHARACTERS_MAX, WAITING_MAX, TextReading
 from tidemark.node.topology.topology import BrokerPlacement, Bundle, Topology
 from tidemark.wire.frames import Overlay
 
@@ -137,3 +139,31 @@ def test_the_data_directory_keeps_the_last_topology(tmp_path: Path) -> None:
     with pytest.raises(UnknownFormatError, match="not with its version"):
         directory.topology()
     directory.close()
+
+
+def test_a_long_text_is_parsed_on_a_thread_one_after_the_other_and_few_wait() -> None:
+    threads: list[int] = []
+    at_once = 0
+
+    def parse(_text: str, version: int) -> int:
+        nonlocal at_once
+        at_once += 1
+        assert at_once == 1
+        threads.append(threading.get_ident())
+        at_once -= 1
+        return version
+
+    async def story() -> None:
+        reading = TextReading(parse)
+        assert await reading.read("short", 7) == 7
+        assert threads == [threading.get_ident()]
+        found = await asyncio.gather(
+            *(reading.read("x" * (AT_ONCE_CHARACTERS_MAX + 1), at) for at in range(WAITING_MAX + 2)),
+            return_exceptions=True,
+        )
+        assert found[:WAITING_MAX] == [*range(WAITING_MAX)]
+        assert all(isinstance(each, TidemarkError) for each in found[WAITING_MAX:])
+        assert threading.get_ident() not in threads[1:]
+        assert await reading.read("x" * (AT_ONCE_CHARACTERS_MAX + 1), 9) == 9
+
+    asyncio.run(story())

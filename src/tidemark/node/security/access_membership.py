@@ -15,6 +15,7 @@ from tidemark.access.document import AccessDocument
 from tidemark.access.rights import check_rights
 from tidemark.errors import StaleAccessError, TidemarkError
 from tidemark.node.logs import Log
+from tidemark.node.topology.text_reading import TextReading
 from tidemark.wire.limits import OVERLAY_VERSION_MAX
 from tidemark.wire.security.frames import Access
 
@@ -64,6 +65,7 @@ class AccessMembership:
         self._has_role_tokens = has_role_tokens
         self._save = save
         self._adopt = adopt
+        self._texts = TextReading(AccessDocument.parse)
         self._one_at_a_time = asyncio.Lock()
         #: documents from other brokers that are being taken
         self._tasks: set[asyncio.Task[None]] = set()
@@ -95,7 +97,7 @@ class AccessMembership:
         """
         if not 0 <= base < OVERLAY_VERSION_MAX:
             raise StaleAccessError(expected=base, actual=self.document.version)
-        proposed = AccessDocument.parse(text, base + 1)
+        proposed = await self._texts.read(text, base + 1)
         check_rights(proposed)
         proposed.check_administered(by_tokens=self._has_role_tokens)
         if (proposed.version, proposed.digest) == self._key:
@@ -126,7 +128,7 @@ class AccessMembership:
 
     async def _take_text(self, frame: Access) -> None:
         try:
-            await self.take(AccessDocument.parse(frame.text, frame.version))
+            await self.take(await self._texts.read(frame.text, frame.version))
         except TidemarkError as error:
             # The next link that comes up, or the next change, brings the document again.
             log.error("a newer access document cannot be taken", version=frame.version, reason=str(error))

@@ -20,6 +20,7 @@ from tidemark.node.logs import Log
 from tidemark.node.topology.file import parse_topology
 from tidemark.node.topology.plan import check_change
 from tidemark.node.topology.text import to_text
+from tidemark.node.topology.text_reading import TextReading
 from tidemark.node.topology.topology import OF_FILE, Topology
 from tidemark.wire.frames import Overlay
 from tidemark.wire.limits import OVERLAY_VERSION_MAX
@@ -58,6 +59,7 @@ class Membership:
         self._digest = topology.digest
         self._save = save
         self._adopt = adopt
+        self._texts = TextReading(parse_topology)
         self._one_at_a_time = asyncio.Lock()
         #: topologies from other brokers that are being taken
         self._tasks: set[asyncio.Task[None]] = set()
@@ -95,7 +97,7 @@ class Membership:
         """
         if not 0 <= base < OVERLAY_VERSION_MAX:
             raise StaleTopologyError(expected=base, actual=self.topology.version)
-        proposed = parse_topology(text, base + 1)
+        proposed = await self._texts.read(text, base + 1)
         if (proposed.version, proposed.digest) == self._key:
             return self.topology
         if base != self.topology.version:
@@ -135,7 +137,7 @@ class Membership:
 
     async def _take_text(self, frame: Overlay) -> None:
         try:
-            await self.take(parse_topology(frame.text, frame.version))
+            await self.take(await self._texts.read(frame.text, frame.version))
         except TidemarkError as error:
             # The next link that comes up, or the next change, brings the topology again.
             log.error("a newer topology cannot be taken", version=frame.version, reason=str(error))
