@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+from json import dumps
 from pathlib import Path
 from struct import pack
 from typing import Any
@@ -26,6 +29,8 @@ from tidemark.wire.frames import (
     Fetched,
     Hello,
     Overlay,
+    Ping,
+    Pong,
     Refused,
     Subscribe,
     Unsubscribe,
@@ -100,6 +105,53 @@ def test_arguments_that_nest_too_deeply_or_count_too_far_are_refused(tmp_path: P
             heard: Refused | Answer = await (evil.hear(Answer) if what == "status" else evil.hear(Refused))
             assert isinstance(heard, Answer) or heard.name == str(ticket)
         assert not node.failed.done()
+
+    play(story)
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "1e308", "true", "[]"])
+@pytest.mark.parametrize("what", ["propose", "propose_access", "snapshot_read", "topics", "connections"])
+def test_every_number_of_an_argument_is_answered(tmp_path: Path, what: str, number: str) -> None:
+    async def story(stage: Stage) -> None:
+        unretrieved: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: unretrieved.append(context))
+        node = await stage.node(config_at(tmp_path / "data"))
+        evil = await stage.client(node, "evil")
+        keys = ("base", "offset", "bytes", "limit", "last")
+        arguments = ", ".join(f'"{key}": {number}' for key in keys)
+        await evil.say(Ask(1, what, f'{{"text": "", "snapshot": "x", "file": "y", {arguments}}}'), Ping(2))
+        await evil.hear(Pong)
+        if "e999" in number or what not in ("topics", "connections"):
+            assert (await evil.hear(Refused)).name == "1"
+        gc.collect()
+        await asyncio.sleep(0)
+        assert unretrieved == []
+        assert not node.failed.done()
+
+    play(story)
+
+
+def test_an_error_in_what_a_question_has_begun_is_a_refusal_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data"))
+        evil = await stage.client(node, "evil")
+        monkeypatch.setattr(node.membership, "propose", broken)
+        await evil.say(Ask(1, "propose", '{"base": 0, "text": ""}'))
+        assert "ZeroDivisionError" in (await evil.hear(Refused)).reason
+        assert node.runtime.broker.counters["frames_refused"] == 1
+
+    play(story)
+
+
+def test_a_refusal_that_would_repeat_a_long_text_is_shortened(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data"))
+        evil = await stage.client(node, "evil")
+        text = "bundles.x.cells = ['a', 'b']\nbundles.x.links = '" + "x" * 200_000 + "'"
+        await evil.say(Ask(1, "propose", dumps({"base": 0, "text": text})))
+        assert len((await evil.hear(Refused)).reason) < 5_000
 
     play(story)
 

@@ -299,11 +299,11 @@ class Server:
         if self._leaps(connection, frame, membership.topology.version):
             return
         if isinstance(connection, LocalLink) or connection.peer is not None:
-            membership.heard(frame, connection.say)
+            membership.heard(frame, connection.say, connection.refuse)
             return
         # Where no proof is asked for, everybody can say Hello under any name.
         if not frame.text or connection.expected is not None or self.security.proves_links:
-            membership.heard(frame, connection.say)
+            membership.heard(frame, connection.say, connection.refuse)
             if membership.is_behind(frame):
                 return
         who = connection.expected or (connection.hello.broker if connection.hello is not None else "")
@@ -314,7 +314,7 @@ class Server:
     def told_access(self, connection: Connection | LocalLink, frame: Access) -> None:
         """A neighbour says which access document it has."""
         if self.access is not None and not self._leaps(connection, frame, self.access.document.version):
-            self.access.heard(frame, connection.say)
+            self.access.heard(frame, connection.say, connection.refuse)
 
     def _leaps(self, connection: Connection | LocalLink, frame: Overlay | Access, known: int) -> bool:
         """Refuse a broker that tells of a version to which nobody can have come; return whether it does.

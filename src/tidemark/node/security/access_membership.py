@@ -8,13 +8,15 @@ before it acts on it. The document of a file is older than any that was spread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, MutableMapping
 from typing import Protocol
 
 from tidemark.access.document import AccessDocument
 from tidemark.access.rights import check_rights
 from tidemark.errors import StaleAccessError, TidemarkError
+from tidemark.node.frame_tasks import FrameTasks
 from tidemark.node.logs import Log
+from tidemark.node.topology.membership import Refuse
 from tidemark.node.topology.text_reading import TextReading
 from tidemark.wire.limits import OVERLAY_VERSION_MAX
 from tidemark.wire.security.frames import Access
@@ -55,10 +57,12 @@ class AccessMembership:
         adopt: AdoptDocument,
         *,
         has_role_tokens: bool = False,
+        counters: MutableMapping[str, int] | None = None,
     ) -> None:
         """`adopt` is called with each newer document once `save` has put it on disk.
 
-        `has_role_tokens`: bearer tokens bring roles.
+        `has_role_tokens`: bearer tokens bring roles. `counters`: those of the broker, where refused frames
+        are counted.
         """
         #: replaced as a whole, by `take`; everyone else only reads it
         self.document = document
@@ -68,7 +72,7 @@ class AccessMembership:
         self._texts = TextReading(AccessDocument.parse)
         self._one_at_a_time = asyncio.Lock()
         #: documents from other brokers that are being taken
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = FrameTasks(counters)
 
     def greeting(self) -> Access:
         """Returns the frame that is sent on every new link: version and digest, without the text."""
@@ -78,14 +82,15 @@ class AccessMembership:
         """Returns the frame for brokers that have an older document: with the text."""
         return Access(*self._key, self.document.text)
 
-    def heard(self, frame: Access, answer: SendAccess) -> None:
-        """A neighbour says which document it has: take it if it is newer, answer with ours if it is older."""
+    def heard(self, frame: Access, answer: SendAccess, refuse: Refuse) -> None:
+        """A neighbour says which document it has: take it if it is newer, answer with ours if it is older.
+
+        `refuse` is called if an error follows.
+        """
         theirs = (frame.version, frame.digest)
         if frame.version > OF_FILE and theirs > self._key:
             if frame.text:
-                task = asyncio.create_task(self._take_text(frame))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._tasks.begin(self._take_text(frame), lambda reason: refuse("frame", reason))
         elif self.document.version > OF_FILE and theirs != self._key:
             answer(self.whole())
 
@@ -119,8 +124,7 @@ class AccessMembership:
 
     def stop(self) -> None:
         """Take no document any more."""
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.stop()
 
     @property
     def _key(self) -> tuple[int, str]:

@@ -9,13 +9,14 @@ older than any that was spread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import replace
 from typing import Protocol
 
 from tidemark.broker.effects import RecoveredPubend
 from tidemark.errors import StaleTopologyError, TidemarkError
 from tidemark.node.config.units import HostPort
+from tidemark.node.frame_tasks import FrameTasks
 from tidemark.node.logs import Log
 from tidemark.node.topology.file import parse_topology
 from tidemark.node.topology.plan import check_change
@@ -49,11 +50,27 @@ class SendOverlay(Protocol):
         """Send `frame`."""
 
 
+class Refuse(Protocol):
+    """Ends the connection that a frame came over: a method of connections and of local links."""
+
+    def __call__(self, code: str, reason: str, /) -> None:
+        """Tell the other side why, if it can be told."""
+
+
 class Membership:
     """The topology of one broker. Belongs to the node; the server and its connections read it."""
 
-    def __init__(self, topology: Topology, save: SaveTopology, adopt: AdoptTopology) -> None:
-        """`adopt` is called with each newer topology once `save` has put it on disk."""
+    def __init__(
+        self,
+        topology: Topology,
+        save: SaveTopology,
+        adopt: AdoptTopology,
+        counters: MutableMapping[str, int] | None = None,
+    ) -> None:
+        """`adopt` is called with each newer topology once `save` has put it on disk.
+
+        `counters`: those of the broker, where refused frames are counted.
+        """
         #: replaced as a whole, by `take` and `listens`; everyone else only reads it
         self.topology = topology
         self._digest = topology.digest
@@ -62,7 +79,7 @@ class Membership:
         self._texts = TextReading(parse_topology)
         self._one_at_a_time = asyncio.Lock()
         #: topologies from other brokers that are being taken
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = FrameTasks(counters)
 
     def greeting(self) -> Overlay:
         """Returns the frame that is sent on every new link: version and digest, without the text."""
@@ -76,16 +93,14 @@ class Membership:
         """Returns whether the sender of `frame` has a newer topology than this broker."""
         return frame.version > OF_FILE and (frame.version, frame.digest) > self._key
 
-    def heard(self, frame: Overlay, answer: SendOverlay) -> None:
+    def heard(self, frame: Overlay, answer: SendOverlay, refuse: Refuse) -> None:
         """Another broker says which topology it has.
 
-        Take it if it is newer, answer with ours if it is older.
+        Take it if it is newer, answer with ours if it is older. `refuse` is called if an error follows.
         """
         if self.is_behind(frame):
             if frame.text:
-                task = asyncio.create_task(self._take_text(frame))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._tasks.begin(self._take_text(frame), lambda reason: refuse("frame", reason))
         elif self.topology.version > OF_FILE and (frame.version, frame.digest) != self._key:
             answer(self.whole())
 
@@ -128,8 +143,7 @@ class Membership:
 
     def stop(self) -> None:
         """Take no topology any more."""
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.stop()
 
     @property
     def _key(self) -> tuple[int, str]:
