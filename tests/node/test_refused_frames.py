@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+from json import dumps
 from pathlib import Path
 from struct import pack
 from typing import Any
@@ -17,8 +20,21 @@ from tidemark.node.config.loading import load
 from tidemark.node.config.settings import Config
 from tidemark.node.node import Node
 from tidemark.node.server import REFUSED_SECONDS_MAX, REFUSED_SECONDS_MIN, RefusedNeighbours
+from tidemark.node.topology.text import to_text
 from tidemark.wire.codec import encode
-from tidemark.wire.frames import Answer, Ask, Claim, Fetched, Hello, Refused, Subscribe, Unsubscribe
+from tidemark.wire.frames import (
+    Answer,
+    Ask,
+    Claim,
+    Fetched,
+    Hello,
+    Overlay,
+    Ping,
+    Pong,
+    Refused,
+    Subscribe,
+    Unsubscribe,
+)
 
 DEEP = "[" * 1_000
 
@@ -89,6 +105,53 @@ def test_arguments_that_nest_too_deeply_or_count_too_far_are_refused(tmp_path: P
             heard: Refused | Answer = await (evil.hear(Answer) if what == "status" else evil.hear(Refused))
             assert isinstance(heard, Answer) or heard.name == str(ticket)
         assert not node.failed.done()
+
+    play(story)
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "1e308", "true", "[]"])
+@pytest.mark.parametrize("what", ["propose", "propose_access", "snapshot_read", "topics", "connections"])
+def test_every_number_of_an_argument_is_answered(tmp_path: Path, what: str, number: str) -> None:
+    async def story(stage: Stage) -> None:
+        unretrieved: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: unretrieved.append(context))
+        node = await stage.node(config_at(tmp_path / "data"))
+        evil = await stage.client(node, "evil")
+        keys = ("base", "offset", "bytes", "limit", "last")
+        arguments = ", ".join(f'"{key}": {number}' for key in keys)
+        await evil.say(Ask(1, what, f'{{"text": "", "snapshot": "x", "file": "y", {arguments}}}'), Ping(2))
+        await evil.hear(Pong)
+        if "e999" in number or what not in ("topics", "connections"):
+            assert (await evil.hear(Refused)).name == "1"
+        gc.collect()
+        await asyncio.sleep(0)
+        assert unretrieved == []
+        assert not node.failed.done()
+
+    play(story)
+
+
+def test_an_error_in_what_a_question_has_begun_is_a_refusal_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data"))
+        evil = await stage.client(node, "evil")
+        monkeypatch.setattr(node.membership, "propose", broken)
+        await evil.say(Ask(1, "propose", '{"base": 0, "text": ""}'))
+        assert "ZeroDivisionError" in (await evil.hear(Refused)).reason
+        assert node.runtime.broker.counters["frames_refused"] == 1
+
+    play(story)
+
+
+def test_a_refusal_that_would_repeat_a_long_text_is_shortened(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data"))
+        evil = await stage.client(node, "evil")
+        text = "bundles.x.cells = ['a', 'b']\nbundles.x.links = '" + "x" * 200_000 + "'"
+        await evil.say(Ask(1, "propose", dumps({"base": 0, "text": text})))
+        assert len((await evil.hear(Refused)).reason) < 5_000
 
     play(story)
 
@@ -171,3 +234,20 @@ def test_the_time_doubles_for_a_neighbour_that_keeps_being_refused() -> None:
     refused.add("b")
     assert refused.seconds_left("b") == REFUSED_SECONDS_MIN
     assert refused.seconds_left("other") == 0
+
+
+@pytest.mark.open_broker(reason="who has proved a name may bring a topology")
+def test_a_topology_of_somebody_who_only_says_a_name_is_not_read(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(pair(tmp_path))
+        text = to_text(node.topology)
+        evil = await stage.stranger(node)
+        await evil.say(Hello("nobody", 1), Overlay(7, "zz", text))
+        assert (await evil.hear(Refused)).code == "unknown"
+        assert await evil.is_closed()
+        assert node.topology.version == 0
+        neighbour = await stage.stranger(node)
+        await neighbour.say(Hello("b", 1), Overlay(7, "zz", text))
+        await until(lambda: node.topology.version == 7)
+
+    play(story)

@@ -6,7 +6,6 @@ checked as a whole when it is read: a document with a mistake is refused and cha
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from hashlib import sha256
@@ -20,6 +19,7 @@ from tidemark.access.verifier import Verifier
 from tidemark.errors import AccessError, TidemarkError
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern
+from tidemark.message.foreign.toml_text import read_toml
 from tidemark.message.types import NAME_BYTES_MAX
 
 #: Bytes of a document: it travels in one frame.
@@ -96,11 +96,9 @@ class AccessDocument:
     @classmethod
     def parse(cls, text: str, version: int = 0) -> AccessDocument:
         """Read a document. AccessError, with the place, if there is a mistake in it."""
-        if len(text.encode(errors="surrogatepass")) > DOCUMENT_BYTES_MAX:
-            raise AccessError(f"an access document has at most {DOCUMENT_BYTES_MAX} bytes")
         try:
-            found = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            found = read_toml(text, DOCUMENT_BYTES_MAX)
+        except ValueError as error:
             raise AccessError(f"the access document is no TOML: {error}") from None
         _only_keys(found, ("users", "roles"), "the document")
         roles = _section(found, "roles", ROLES_MAX)

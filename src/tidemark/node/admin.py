@@ -6,7 +6,6 @@ Questions about the broker's roles are answered by `broker.admin`. Answers are J
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
@@ -17,6 +16,7 @@ from tidemark.errors import ConfigError, StaleAccessError, StaleTopologyError, S
 from tidemark.node.config.loading import show
 from tidemark.node.config.pubends import has_archive, pubend_of_priority
 from tidemark.node.connection import Connection
+from tidemark.node.frame_tasks import FrameTasks, shortened
 from tidemark.node.local_link import LocalLink
 from tidemark.node.monitoring.metrics import gauges
 from tidemark.node.topology.text import to_text
@@ -54,8 +54,8 @@ class ProcessAdmin:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        #: questions whose answers take a while; asyncio itself keeps no reference to a task
-        self._tasks: set[asyncio.Task[None]] = set()
+        #: questions whose answers take a while
+        self._tasks = FrameTasks(node.runtime.broker.counters)
 
     def answer(self, ask: Ask, client: int, reply: Callable[[Answer | Refused], None]) -> bool:
         """Answer a client with `reply`, now or later; return False if the question is for the broker's roles.
@@ -72,9 +72,7 @@ class ProcessAdmin:
             answers.SNAPSHOT_END.what: self._snapshot,
         }.get(ask.what)
         if slow is not None:
-            task = asyncio.create_task(slow(ask, reply))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.begin(slow(ask, reply), lambda reason: reply(_refused(ask, "frame", reason)))
             return True
         redirects = self._node.server.redirects
         if redirects is not None and (refusal := redirects.answer(ask)) is not None:
@@ -103,16 +101,16 @@ class ProcessAdmin:
             total = len(self._node.server.connections)
             return Answer(ask.ticket, page_of(_connections(self._node, first), total, given))
         except TooLongError as error:
-            return Refused("ask", str(ask.ticket), "limit", str(error))
+            return _refused(ask, "limit", str(error))
         except TidemarkError as error:
-            return Refused("ask", str(ask.ticket), "frame", str(error))
+            return _refused(ask, "frame", str(error))
 
     def _note_engine(self, ask: Ask) -> Answer | Refused:
         """Keep what the process that writes the archive says about itself."""
         try:
             return Answer(ask.ticket, dumps(self._node.engine_reports.note(read_arguments(ask.arguments))))
         except TidemarkError as error:
-            return Refused("ask", str(ask.ticket), "frame", str(error))
+            return _refused(ask, "frame", str(error))
 
     async def _propose(self, ask: Ask, reply: Callable[[Answer | Refused], None]) -> None:
         """Go by the topology `text` in place of that of version `base`; with `force` whatever that loses."""
@@ -122,11 +120,11 @@ class ProcessAdmin:
                 str(given["text"]), int(given["base"]), is_forced=bool(given.get("force"))
             )
         except StaleTopologyError as error:
-            reply(Refused("ask", str(ask.ticket), "version", str(error)))
+            reply(_refused(ask, "version", str(error)))
         except ConfigError as error:
-            reply(Refused("ask", str(ask.ticket), "frame", str(error)))
+            reply(_refused(ask, "frame", str(error)))
         except (TidemarkError, ValueError, TypeError, KeyError) as error:
-            reply(Refused("ask", str(ask.ticket), "frame", f"cannot be taken: {error}"))
+            reply(_refused(ask, "frame", f"cannot be taken: {error}"))
         else:
             reply(Answer(ask.ticket, dumps(_overlay(self._node))))
 
@@ -135,15 +133,15 @@ class ProcessAdmin:
         access = self._node.access
         if access is None:
             reason = "this broker is open and has no access document: set security.mode to accounts"
-            reply(Refused("ask", str(ask.ticket), "unknown", reason))
+            reply(_refused(ask, "unknown", reason))
             return
         try:
             given = read_arguments(ask.arguments)
             await access.propose(str(given["text"]), int(given["base"]))
         except StaleAccessError as error:
-            reply(Refused("ask", str(ask.ticket), "version", str(error)))
+            reply(_refused(ask, "version", str(error)))
         except (TidemarkError, ValueError, TypeError, KeyError) as error:
-            reply(Refused("ask", str(ask.ticket), "frame", f"cannot be taken: {error}"))
+            reply(_refused(ask, "frame", f"cannot be taken: {error}"))
         else:
             reply(Answer(ask.ticket, dumps(_access(self._node))))
 
@@ -166,11 +164,15 @@ class ProcessAdmin:
                 await snapshots.end(str(given["snapshot"]))
                 answer = SnapshotEnded(str(given["snapshot"]))
         except StorageError as error:
-            reply(Refused("ask", str(ask.ticket), "snapshot", str(error)))
+            reply(_refused(ask, "snapshot", str(error)))
         except (TidemarkError, ValueError, TypeError, KeyError) as error:
-            reply(Refused("ask", str(ask.ticket), "frame", f"cannot be taken: {error!r}"))
+            reply(_refused(ask, "frame", f"cannot be taken: {error!r}"))
         else:
             reply(Answer(ask.ticket, dumps(answer)))
+
+
+def _refused(ask: Ask, code: str, reason: str) -> Refused:
+    return Refused("ask", str(ask.ticket), code, shortened(reason))
 
 
 def _access(node: Node) -> AccessText:

@@ -125,7 +125,7 @@ class Node:
         self._directory = directory
         self._store = store
         self.snapshots = Snapshots(directory.path, store, self.runtime.disk)
-        self.membership = Membership(config.topology, self._save_topology, self._adopt)
+        self.membership = Membership(config.topology, self._save_topology, self._adopt, broker.counters)
         #: the access document, and how newer ones come; None while the broker is open
         self.access: AccessMembership | None = None
         if security.accounts is not None:
@@ -134,6 +134,7 @@ class Node:
                 self._save_access,
                 self._adopt_access,
                 has_role_tokens=bool(config.security.bearer_roles),
+                counters=broker.counters,
             )
         admin = ProcessAdmin(self)
         self.server = Server(

@@ -176,12 +176,10 @@ class Server:
         self.next_number = count().__next__
         #: Every open connection. Changed by `opened` and `closed` only; the node, admin and metrics read it.
         self.connections: set[Connection] = set()
-        #: Links that are up, to brokers of other processes and to brokers of this one. Changed by
-        #: `introduced` and `closed`, and by `opened_local` and `closed_local`; admin reads both.
+        #: Links that are up, to brokers of other processes and of this one: only methods here change both.
         self.links: set[Connection] = set()
         self.local: set[LocalLink] = set()
-        #: Connections with part of a frame, and connections whose socket takes no more: each connection adds
-        #: and discards itself, sweeps and metrics read both.
+        #: Connections with part of a frame, and whose socket takes no more: each adds and discards itself.
         self.incomplete = UnfinishedInput(limits.input)
         self.congested: set[Connection] = set()
         #: Connections that have not introduced themselves, and how many each address has.
@@ -191,8 +189,7 @@ class Server:
         self._stranger_counts = StrangerCounts(limits.strangers)
         #: connections that close when their queue is written -> since when, on the loop's clock
         self._closing: dict[Connection, float] = {}
-        #: counters for metrics: frames for neighbours that were too slow, which each link counts here, and
-        #: connections over a limit
+        #: counters for metrics: frames that slow neighbours missed (links count), connections over a limit
         self.dropped = 0
         self.turned_away = 0
         #: questions over `limits.questions`; each connection counts here
@@ -297,16 +294,18 @@ class Server:
     # The overlay.
 
     def told_overlay(self, connection: Connection | LocalLink, frame: Overlay) -> None:
-        """The broker at the other end of `connection` says which topology it has.
-
-        The two topologies may disagree about whether the two brokers are neighbours.
-        """
+        """A broker says which topology it has; by that one the two may be neighbours, or no more."""
         membership = self.membership
         if self._leaps(connection, frame, membership.topology.version):
             return
-        membership.heard(frame, connection.say)
-        if isinstance(connection, LocalLink) or connection.peer is not None or membership.is_behind(frame):
+        if isinstance(connection, LocalLink) or connection.peer is not None:
+            membership.heard(frame, connection.say, connection.refuse)
             return
+        # Where no proof is asked for, everybody can say Hello under any name.
+        if not frame.text or connection.expected is not None or self.security.proves_links:
+            membership.heard(frame, connection.say, connection.refuse)
+            if membership.is_behind(frame):
+                return
         who = connection.expected or (connection.hello.broker if connection.hello is not None else "")
         # A broker that learns just now that it is a neighbour closes this connection and is called again.
         if who not in self.neighbours or frame.version == membership.topology.version:
@@ -315,7 +314,7 @@ class Server:
     def told_access(self, connection: Connection | LocalLink, frame: Access) -> None:
         """A neighbour says which access document it has."""
         if self.access is not None and not self._leaps(connection, frame, self.access.document.version):
-            self.access.heard(frame, connection.say)
+            self.access.heard(frame, connection.say, connection.refuse)
 
     def _leaps(self, connection: Connection | LocalLink, frame: Overlay | Access, known: int) -> bool:
         """Refuse a broker that tells of a version to which nobody can have come; return whether it does.

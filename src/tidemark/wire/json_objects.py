@@ -15,6 +15,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
+from math import isfinite
 from types import UnionType
 from typing import Any, Self, TypeVar, get_args, get_origin, get_type_hints
 
@@ -68,11 +69,11 @@ def read_json(kind: type[_T], found: object) -> _T:
 def read_arguments(text: str) -> dict[str, Any]:
     """Return the JSON object that a stranger gives as arguments; WireError if the text is anything else.
 
-    The object nests at most ARGUMENTS_DEPTH_MAX deep and has numbers of at most DIGITS_MAX digits, so that
-    whatever is done with its values, such as printing them, is bounded too.
+    The object nests at most ARGUMENTS_DEPTH_MAX deep and has finite numbers, whole ones of at most DIGITS_MAX
+    digits, so that whatever is done with its values, such as printing them, is bounded too.
     """
     try:
-        found = json.loads(text, parse_int=_short_integer, parse_constant=_no_constant)
+        found = json.loads(text, parse_int=_short_integer, parse_float=_finite, parse_constant=_no_constant)
     except RecursionError:
         raise WireError(f"the arguments nest deeper than {ARGUMENTS_DEPTH_MAX}") from None
     except ValueError as error:
@@ -87,6 +88,13 @@ def _short_integer(digits: str) -> int:
     if len(digits) > DIGITS_MAX:
         raise ValueError(f"a number of {len(digits)} digits is over the limit of {DIGITS_MAX}")
     return int(digits)
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not isfinite(value):
+        raise ValueError(f"{digits[:DIGITS_MAX]} is too large for a number")
+    return value
 
 
 def _no_constant(name: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from tidemark.broker.effects import RecoveredPubend
-from tidemark.errors import ConfigError, DiskFullError, StorageError, UnknownFormatError
+from tidemark.errors import ConfigError, DiskFullError, StorageError, TidemarkError, UnknownFormatError
 from tidemark.node.config.units import HostPort
 from tidemark.node.disk.data_directory import OVERLAY_FILE, DataDirectory
 from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.text import to_text
+from tidemark.node.topology.text_reading import AT_ONCE_CHARACTERS_MAX, WAITING_MAX, TextReading
 from tidemark.node.topology.topology import BrokerPlacement, Bundle, Topology
 from tidemark.wire.frames import Overlay
 
@@ -34,11 +36,15 @@ class Member:
     def __init__(self, first: Topology) -> None:
         self.log: list[str] = []
         self.said: list[Overlay] = []
-        self.is_full = False
-        self.membership = Membership(first, self._save, self._adopt)
+        self.reasons: list[str] = []
+        self.counters = {"frames_refused": 0}
+        self.is_full = self.is_broken = False
+        self.membership = Membership(first, self._save, self._adopt, self.counters)
 
     async def _save(self, topology: Topology) -> Mapping[str, RecoveredPubend]:
         await asyncio.sleep(0)
+        if self.is_broken:
+            raise ZeroDivisionError("nobody has thought of this")
         if self.is_full:
             raise DiskFullError("no space", path="overlay.toml")
         self.log.append(f"saved {topology.version}")
@@ -48,8 +54,11 @@ class Member:
         assert not states
         self.log.append(f"adopted {topology.version}")
 
+    def refused(self, code: str, reason: str) -> None:
+        self.reasons.append(f"{code}: {reason}")
+
     async def hear(self, frame: Overlay) -> None:
-        self.membership.heard(frame, self.said.append)
+        self.membership.heard(frame, self.said.append, self.refused)
         for _ in range(10):
             await asyncio.sleep(0)
 
@@ -137,3 +146,45 @@ def test_the_data_directory_keeps_the_last_topology(tmp_path: Path) -> None:
     with pytest.raises(UnknownFormatError, match="not with its version"):
         directory.topology()
     directory.close()
+
+
+def test_an_error_that_a_topology_causes_refuses_who_brought_it_and_is_counted() -> None:
+    async def story() -> None:
+        member = Member(topology())
+        member.is_broken = True
+        await member.hear(told(topology(TWO, version=4)))
+        assert member.reasons == ["frame: cannot be handled: ZeroDivisionError: nobody has thought of this"]
+        assert member.counters == {"frames_refused": 1}
+        member.is_broken = False
+        await member.hear(told(topology(TWO, version=4)))
+        assert member.log == ["saved 4", "adopted 4"]
+
+    asyncio.run(story())
+
+
+def test_a_long_text_is_parsed_on_a_thread_one_after_the_other_and_few_wait() -> None:
+    threads: list[int] = []
+    at_once = 0
+
+    def parse(_text: str, version: int) -> int:
+        nonlocal at_once
+        at_once += 1
+        assert at_once == 1
+        threads.append(threading.get_ident())
+        at_once -= 1
+        return version
+
+    async def story() -> None:
+        reading = TextReading(parse)
+        assert await reading.read("short", 7) == 7
+        assert threads == [threading.get_ident()]
+        found = await asyncio.gather(
+            *(reading.read("x" * (AT_ONCE_CHARACTERS_MAX + 1), at) for at in range(WAITING_MAX + 2)),
+            return_exceptions=True,
+        )
+        assert found[:WAITING_MAX] == [*range(WAITING_MAX)]
+        assert all(isinstance(each, TidemarkError) for each in found[WAITING_MAX:])
+        assert threading.get_ident() not in threads[1:]
+        assert await reading.read("x" * (AT_ONCE_CHARACTERS_MAX + 1), 9) == 9
+
+    asyncio.run(story())

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from itertools import pairwise
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +17,7 @@ from tidemark.broker.overlay.layout import Layout
 from tidemark.errors import ConfigError
 from tidemark.node.config.loading import load, processes_of, topology_of
 from tidemark.node.config.units import HostPort
+from tidemark.node.topology import checks, file
 from tidemark.node.topology.file import parse_topology, take_topology
 from tidemark.node.topology.plan import Change, changes, joined, steps
 from tidemark.node.topology.text import to_text
@@ -239,3 +243,41 @@ def test_a_broker_joins_with_a_cell_of_its_own_that_every_tree_reaches() -> None
     assert set(after.layout().neighbours("n1")) == {"e1", "e2"}
     for pubend in ("orders", "trades"):
         assert after.layout().parent_cell(pubend, "north") == "east"
+
+
+def lines_of_check(brokers: int) -> int:
+    """How many lines of the checks run for a chain of brokers, each the parent of the one before it."""
+    text = "".join(
+        f'[brokers.b{at}]\nlisten = "h:{at + 1}"\n' + (f'parent = "b{at + 1}"\n' if at + 1 < brokers else "")
+        for at in range(brokers)
+    )
+    lines = 0
+
+    def count(frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal lines
+        lines += event == "line" and frame.f_code.co_filename in (checks.__file__, file.__file__)
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        parse_topology(text, 1)
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def test_twice_as_many_brokers_in_a_chain_take_twice_the_work_to_check() -> None:
+    assert lines_of_check(120) < 2.2 * lines_of_check(60)
+
+
+def test_too_many_brokers_are_refused_before_their_parents_are_followed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def not_reached(*_: object) -> None:
+        raise AssertionError("the parents were followed")
+
+    monkeypatch.setattr("tidemark.node.topology.file._of_parents", not_reached)
+    text = "".join(f"[brokers.b{at}]\n" for at in range(checks.BROKERS_MAX + 1))
+    with pytest.raises(ConfigError, match="over the limit"):
+        parse_topology(text, 1)

@@ -8,13 +8,16 @@ before it acts on it. The document of a file is older than any that was spread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, MutableMapping
 from typing import Protocol
 
 from tidemark.access.document import AccessDocument
 from tidemark.access.rights import check_rights
 from tidemark.errors import StaleAccessError, TidemarkError
+from tidemark.node.frame_tasks import FrameTasks
 from tidemark.node.logs import Log
+from tidemark.node.topology.membership import Refuse
+from tidemark.node.topology.text_reading import TextReading
 from tidemark.wire.limits import OVERLAY_VERSION_MAX
 from tidemark.wire.security.frames import Access
 
@@ -54,19 +57,22 @@ class AccessMembership:
         adopt: AdoptDocument,
         *,
         has_role_tokens: bool = False,
+        counters: MutableMapping[str, int] | None = None,
     ) -> None:
         """`adopt` is called with each newer document once `save` has put it on disk.
 
-        `has_role_tokens`: bearer tokens bring roles.
+        `has_role_tokens`: bearer tokens bring roles. `counters`: those of the broker, where refused frames
+        are counted.
         """
         #: replaced as a whole, by `take`; everyone else only reads it
         self.document = document
         self._has_role_tokens = has_role_tokens
         self._save = save
         self._adopt = adopt
+        self._texts = TextReading(AccessDocument.parse)
         self._one_at_a_time = asyncio.Lock()
         #: documents from other brokers that are being taken
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = FrameTasks(counters)
 
     def greeting(self) -> Access:
         """Returns the frame that is sent on every new link: version and digest, without the text."""
@@ -76,14 +82,15 @@ class AccessMembership:
         """Returns the frame for brokers that have an older document: with the text."""
         return Access(*self._key, self.document.text)
 
-    def heard(self, frame: Access, answer: SendAccess) -> None:
-        """A neighbour says which document it has: take it if it is newer, answer with ours if it is older."""
+    def heard(self, frame: Access, answer: SendAccess, refuse: Refuse) -> None:
+        """A neighbour says which document it has: take it if it is newer, answer with ours if it is older.
+
+        `refuse` is called if an error follows.
+        """
         theirs = (frame.version, frame.digest)
         if frame.version > OF_FILE and theirs > self._key:
             if frame.text:
-                task = asyncio.create_task(self._take_text(frame))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._tasks.begin(self._take_text(frame), lambda reason: refuse("frame", reason))
         elif self.document.version > OF_FILE and theirs != self._key:
             answer(self.whole())
 
@@ -95,7 +102,7 @@ class AccessMembership:
         """
         if not 0 <= base < OVERLAY_VERSION_MAX:
             raise StaleAccessError(expected=base, actual=self.document.version)
-        proposed = AccessDocument.parse(text, base + 1)
+        proposed = await self._texts.read(text, base + 1)
         check_rights(proposed)
         proposed.check_administered(by_tokens=self._has_role_tokens)
         if (proposed.version, proposed.digest) == self._key:
@@ -117,8 +124,7 @@ class AccessMembership:
 
     def stop(self) -> None:
         """Take no document any more."""
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.stop()
 
     @property
     def _key(self) -> tuple[int, str]:
@@ -126,7 +132,7 @@ class AccessMembership:
 
     async def _take_text(self, frame: Access) -> None:
         try:
-            await self.take(AccessDocument.parse(frame.text, frame.version))
+            await self.take(await self._texts.read(frame.text, frame.version))
         except TidemarkError as error:
             # The next link that comes up, or the next change, brings the document again.
             log.error("a newer access document cannot be taken", version=frame.version, reason=str(error))

@@ -30,9 +30,10 @@ def check(
     """Raises ConfigError for the first thing that does not fit."""
     _check_brokers(placements)
     cell_of = {each.name: each.cell for each in placements}
+    cells = set(cell_of.values())
     joined: dict[Pair, str] = {}
     for bundle in bundles:
-        _check_bundle(bundle, cell_of)
+        _check_bundle(bundle, cell_of, cells)
         other = joined.setdefault(pair(*bundle.cells), bundle.name)
         if other != bundle.name:
             raise ConfigError(
@@ -50,7 +51,8 @@ def spanning(bundles: Iterable[Bundle]) -> tuple[str, ...]:
 
     def root(cell: str) -> str:
         while group.setdefault(cell, cell) != cell:
-            cell = group[cell]
+            # Each cell that is passed points further up from now on, so that no way stays long.
+            group[cell] = cell = group[group[cell]]
         return cell
 
     chosen = []
@@ -60,6 +62,12 @@ def spanning(bundles: Iterable[Bundle]) -> tuple[str, ...]:
             group[a] = b
             chosen.append(bundle.name)
     return tuple(chosen)
+
+
+def check_count(brokers: int) -> None:
+    """Raises ConfigError if a topology cannot have so many brokers."""
+    if brokers > BROKERS_MAX:
+        raise ConfigError(f"{brokers} brokers are over the limit of {BROKERS_MAX}", key="brokers")
 
 
 def check_pubend(name: str, key: str) -> None:
@@ -77,8 +85,7 @@ def check_controls(name: str, key: str) -> None:
 
 
 def _check_brokers(placements: Sequence[BrokerPlacement]) -> None:
-    if len(placements) > BROKERS_MAX:
-        raise ConfigError(f"{len(placements)} brokers are over the limit of {BROKERS_MAX}", key="brokers")
+    check_count(len(placements))
     hosts: dict[str, str] = {}
     listening: dict[HostPort, str] = {}
     for each in placements:
@@ -95,11 +102,11 @@ def _check_brokers(placements: Sequence[BrokerPlacement]) -> None:
             raise ConfigError(f"{each.listen} is where {other!r} listens already", key=f"{key}.listen")
 
 
-def _check_bundle(bundle: Bundle, cell_of: Mapping[str, str]) -> None:
+def _check_bundle(bundle: Bundle, cell_of: Mapping[str, str], known: set[str]) -> None:
     key = f"bundles.{bundle.name}"
     for cell in bundle.cells:
-        if cell not in cell_of.values():
-            raise ConfigError(_missing("cell", cell, set(cell_of.values())), key=f"{key}.cells")
+        if cell not in known:
+            raise ConfigError(_missing("cell", cell, known), key=f"{key}.cells")
     if bundle.cells[0] == bundle.cells[1]:
         reason = "a bundle joins two cells; the brokers of one cell are linked anyway"
         raise ConfigError(reason, key=f"{key}.cells")
@@ -185,11 +192,16 @@ def _check_processes(cell_of: Mapping[str, str], processes: Mapping[str, tuple[s
 
 
 def _reached(start: str, bundles: Sequence[Bundle]) -> set[str]:
-    reached, grew = {start}, True
-    while grew:
-        found = {cell for each in bundles if reached & set(each.cells) for cell in each.cells}
-        grew = not found <= reached
-        reached |= found
+    beside: dict[str, list[str]] = {}
+    for each in bundles:
+        for here, there in (each.cells, each.cells[::-1]):
+            beside.setdefault(here, []).append(there)
+    reached, new = {start}, [start]
+    while new:
+        for cell in beside.get(new.pop(), ()):
+            if cell not in reached:
+                reached.add(cell)
+                new.append(cell)
     return reached
 
 

@@ -6,7 +6,6 @@ Every mistake is a ConfigError that says where it is and what to write instead.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,9 +13,12 @@ from typing import Any
 
 from tidemark.broker.overlay.layout import Pair, pair
 from tidemark.errors import ConfigError
+from tidemark.message.foreign.toml_text import read_toml
 from tidemark.node.config.units import parse_address
 from tidemark.node.config.values import names_of, text_of
+from tidemark.node.topology.checks import check_count
 from tidemark.node.topology.topology import OF_FILE, BrokerPlacement, Bundle, Topology, Tree
+from tidemark.wire.limits import OVERLAY_BYTES_MAX
 
 #: kind of table -> the keys that it may have
 TABLES: Mapping[str, tuple[str, ...]] = {
@@ -50,8 +52,8 @@ def take_topology(document: dict[str, Any], source: str) -> Topology | None:
 def parse_topology(text: str, version: int, source: str = "") -> Topology:
     """Returns the topology that `to_text` wrote. Raises ConfigError if `text` is anything else."""
     try:
-        document = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
+        document = read_toml(text, OVERLAY_BYTES_MAX)
+    except ValueError as error:
         raise ConfigError(f"is not TOML: {error}", source=source) from None
     tables = {kind: document.pop(kind, {}) for kind in TABLES}
     if document:
@@ -70,6 +72,7 @@ def unknown(name: str, known: Sequence[str]) -> str:
 
 
 def _built(tables: Mapping[str, Mapping[str, Any]], source: str, version: int = OF_FILE) -> Topology:
+    check_count(len(tables["brokers"]))
     placements = [_placement(name, table, source) for name, table in tables["brokers"].items()]
     parents = {name: table["parent"] for name, table in tables["brokers"].items() if "parent" in table}
     if parents and tables["bundles"]:
@@ -178,6 +181,7 @@ def _cells(link: Pair, cell_of: Mapping[str, str]) -> Pair:
 
 
 def _check_parents(parents: Mapping[str, Any], cell_of: Mapping[str, str]) -> None:
+    sound: set[str] = set()  # brokers from which the way up ends at a root
     for name, parent in parents.items():
         key = f"brokers.{name}.parent"
         if parent not in cell_of:
@@ -185,10 +189,14 @@ def _check_parents(parents: Mapping[str, Any], cell_of: Mapping[str, str]) -> No
             raise ConfigError(f"there is no broker {parent!r}; choose one of {known}", key=key)
         path = [name]
         while (above := parents.get(path[-1])) is not None and len(path) <= len(cell_of):
+            if above in sound:
+                break
             path.append(above)
             if above == name:
                 reason = f"the links go in a circle ({' -> '.join(path)}); they must form a tree"
                 raise ConfigError(reason, key=key)
+        if len(path) <= len(cell_of):
+            sound.update(path)
         if cell_of[parent] == cell_of[name]:
             reason = f"{parent!r} is in the same cell, and linked anyway: leave it out"
             raise ConfigError(reason, key=key)

@@ -9,17 +9,19 @@ older than any that was spread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import replace
 from typing import Protocol
 
 from tidemark.broker.effects import RecoveredPubend
 from tidemark.errors import StaleTopologyError, TidemarkError
 from tidemark.node.config.units import HostPort
+from tidemark.node.frame_tasks import FrameTasks
 from tidemark.node.logs import Log
 from tidemark.node.topology.file import parse_topology
 from tidemark.node.topology.plan import check_change
 from tidemark.node.topology.text import to_text
+from tidemark.node.topology.text_reading import TextReading
 from tidemark.node.topology.topology import OF_FILE, Topology
 from tidemark.wire.frames import Overlay
 from tidemark.wire.limits import OVERLAY_VERSION_MAX
@@ -48,19 +50,36 @@ class SendOverlay(Protocol):
         """Send `frame`."""
 
 
+class Refuse(Protocol):
+    """Ends the connection that a frame came over: a method of connections and of local links."""
+
+    def __call__(self, code: str, reason: str, /) -> None:
+        """Tell the other side why, if it can be told."""
+
+
 class Membership:
     """The topology of one broker. Belongs to the node; the server and its connections read it."""
 
-    def __init__(self, topology: Topology, save: SaveTopology, adopt: AdoptTopology) -> None:
-        """`adopt` is called with each newer topology once `save` has put it on disk."""
+    def __init__(
+        self,
+        topology: Topology,
+        save: SaveTopology,
+        adopt: AdoptTopology,
+        counters: MutableMapping[str, int] | None = None,
+    ) -> None:
+        """`adopt` is called with each newer topology once `save` has put it on disk.
+
+        `counters`: those of the broker, where refused frames are counted.
+        """
         #: replaced as a whole, by `take` and `listens`; everyone else only reads it
         self.topology = topology
         self._digest = topology.digest
         self._save = save
         self._adopt = adopt
+        self._texts = TextReading(parse_topology)
         self._one_at_a_time = asyncio.Lock()
         #: topologies from other brokers that are being taken
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = FrameTasks(counters)
 
     def greeting(self) -> Overlay:
         """Returns the frame that is sent on every new link: version and digest, without the text."""
@@ -74,16 +93,14 @@ class Membership:
         """Returns whether the sender of `frame` has a newer topology than this broker."""
         return frame.version > OF_FILE and (frame.version, frame.digest) > self._key
 
-    def heard(self, frame: Overlay, answer: SendOverlay) -> None:
+    def heard(self, frame: Overlay, answer: SendOverlay, refuse: Refuse) -> None:
         """Another broker says which topology it has.
 
-        Take it if it is newer, answer with ours if it is older.
+        Take it if it is newer, answer with ours if it is older. `refuse` is called if an error follows.
         """
         if self.is_behind(frame):
             if frame.text:
-                task = asyncio.create_task(self._take_text(frame))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._tasks.begin(self._take_text(frame), lambda reason: refuse("frame", reason))
         elif self.topology.version > OF_FILE and (frame.version, frame.digest) != self._key:
             answer(self.whole())
 
@@ -95,7 +112,7 @@ class Membership:
         """
         if not 0 <= base < OVERLAY_VERSION_MAX:
             raise StaleTopologyError(expected=base, actual=self.topology.version)
-        proposed = parse_topology(text, base + 1)
+        proposed = await self._texts.read(text, base + 1)
         if (proposed.version, proposed.digest) == self._key:
             return self.topology
         if base != self.topology.version:
@@ -126,8 +143,7 @@ class Membership:
 
     def stop(self) -> None:
         """Take no topology any more."""
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.stop()
 
     @property
     def _key(self) -> tuple[int, str]:
@@ -135,7 +151,7 @@ class Membership:
 
     async def _take_text(self, frame: Overlay) -> None:
         try:
-            await self.take(parse_topology(frame.text, frame.version))
+            await self.take(await self._texts.read(frame.text, frame.version))
         except TidemarkError as error:
             # The next link that comes up, or the next change, brings the topology again.
             log.error("a newer topology cannot be taken", version=frame.version, reason=str(error))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from itertools import product
 
 from tidemark.broker.overlay.layout import MAIN_TREE, Layout, Pair, pair
 from tidemark.node.config.units import HostPort
@@ -144,7 +145,11 @@ class Topology:
         cells: dict[str, tuple[str, ...]] = {}
         for each in self.brokers.values():
             cells[each.cell] = (*cells.get(each.cell, ()), each.name)
-        links = frozenset(pair(a, b) for bundle in self.bundles for a, b in self.links(bundle))
+        links = frozenset(
+            pair(a, b)
+            for each in self.bundles.values()
+            for a, b in (product(*(cells[cell] for cell in each.cells)) if each.links is None else each.links)
+        )
         joined = {name: tree.bundles for name, tree in self.trees.items()}
         joined[MAIN_TREE] = self.of_main_tree()
         return Layout(
