@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TypeVar
 
 import uvloop
 from scramp import ScramClient
 
 from tests import security_on
+from tests.live_node import config_at
 from tests.waiting import PATIENCE_SECONDS
 from tidemark.access.verifier import SCHEME
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
@@ -98,6 +100,16 @@ class Stage:
             await speaker.close()
         for node in self._nodes:
             await node.stop()
+
+
+def root_of_leaf(tmp_path: Path, **options: str) -> Config:
+    """The configuration of a broker `root`, whose only neighbour is `leaf`, for which a test may speak."""
+    file = tmp_path / "topology.toml"
+    file.write_text(
+        '[brokers.root]\nlisten = "127.0.0.1:0"\npubends = ["main"]\n'
+        '[brokers.leaf]\nlisten = "127.0.0.1:1"\nparent = "root"\npubends = ["leaf"]\n'
+    )
+    return config_at(tmp_path / "data", broker__topology=str(file), broker__name="root", **options)
 
 
 def play(story: Callable[[Stage], Awaitable[None]]) -> None:

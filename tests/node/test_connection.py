@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.live_node import HandClock, config_at
-from tests.node.speech import Speaker, Stage, events, play
+from tests.node.speech import Speaker, Stage, events, play, root_of_leaf
 from tests.waiting import PATIENCE_SECONDS, until
 from tidemark.broker.effects import Effect, Stimulus
 from tidemark.message.batches.batch import EventBatch
@@ -256,16 +256,8 @@ def test_a_client_that_leaves_too_much_unread_is_disconnected(tmp_path: Path) ->
 
 async def linked(stage: Stage, tmp_path: Path, **options: str) -> tuple[Node, Speaker]:
     """A node, and a neighbour below it that the test speaks for."""
-    file = tmp_path / "topology.toml"
-    file.write_text(
-        '[brokers.root]\nlisten = "127.0.0.1:0"\npubends = ["main"]\n'
-        '[brokers.leaf]\nlisten = "127.0.0.1:1"\nparent = "root"\npubends = ["leaf"]\n'
-    )
     patient = {"links__ping": "10s", "links__silence": "60s"}
-    config = config_at(
-        tmp_path / "data", broker__topology=str(file), broker__name="root", **(patient | options)
-    )
-    node = await stage.node(config)
+    node = await stage.node(root_of_leaf(tmp_path, **(patient | options)))
     leaf = await stage.neighbour(node, "leaf")
     assert (await leaf.hear(Hello)).broker == "root"
     await leaf.hear(Interest)

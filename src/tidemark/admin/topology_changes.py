@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: How often a broker is asked that has to start, or to be emptied.
 ASK_AGAIN_SECONDS = 0.25
-#: Of everything that keeps a broker so much is said.
+#: A report of progress names at most so many of the reasons why a broker cannot be taken away yet.
 REASONS_SHOWN_MAX = 3
 
 

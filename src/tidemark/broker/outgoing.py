@@ -74,7 +74,7 @@ def is_history(frame: Frame) -> bool:
 
 
 def is_question(frame: Frame) -> bool:
-    """Whether the neighbour says something to `frame` at once, if it is alive: who waits for it asks soon."""
+    """Whether a neighbour that is alive answers `frame` at once; if no answer comes, a Ping follows soon."""
     match frame:
         case Together(frames=frames):
             return any(map(is_question, frames))

@@ -15,10 +15,11 @@ from __future__ import annotations
 import logging
 import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from tidemark import sync
 from tidemark.client.connecting.addresses import SCHEME, TLS_SCHEME, parse_url
@@ -55,7 +56,23 @@ ANSWER_SECONDS = 60.0
 _log = logging.getLogger("tidemark.archive")
 
 
-class RetryingClient:
+class Closing(ABC):
+    """What `with` closes at the end of its block."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what this holds."""
+
+
+class RetryingClient(Closing):
     """Asks one broker, again and again, until it answers."""
 
     def __init__(
@@ -66,14 +83,6 @@ class RetryingClient:
         self._publisher = publisher
         self._pubend = pubend
         self._client: sync.Client | None = None
-
-    def __enter__(self) -> RetryingClient:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Disconnect; the next question connects again."""
@@ -237,20 +246,12 @@ def kept_client(broker: str, retry_seconds: float) -> Iterator[BrokerReader]:
         _kept[key] = client
 
 
-class RetryingClients:
+class RetryingClients(Closing):
     """Asks several brokers, all of which must answer; a pubend is fetched from its host."""
 
     def __init__(self, urls: Sequence[str], retry_seconds: float) -> None:
         self._brokers = {url: RetryingClient(url, retry_seconds) for url in urls}
         self._hosts: dict[str, str] = {}
-
-    def __enter__(self) -> RetryingClients:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Disconnect from all brokers."""

@@ -12,7 +12,7 @@ import pytest
 from tests.admin.backups.local_snapshot import LocalSnapshot
 from tidemark.admin.backups.make import copy_snapshot
 from tidemark.admin.backups.restore import restore_backup
-from tidemark.lab.damage.campaign import faults_of, scratch
+from tidemark.lab.damage.campaign import faults_of, refusals_of, scratch
 from tidemark.lab.damage.stepped_broker import BEGIN, MILLISECOND, SECOND, Reader, SteppedBroker, Writer
 from tidemark.persistence.restoration import Restoration
 from tidemark.storage.tables.sqlite_tables import SqliteTables
@@ -102,24 +102,6 @@ def story() -> Iterator[Story]:
         yield tell(path)
 
 
-def refusals_of(readers: list[Reader], writers: list[Writer]) -> list[str]:
-    clients: list[Reader | Writer] = [*readers, *writers]
-    return [each for who in clients for each in who.refusals]
-
-
-def come_back(life: SteppedBroker, readers: list[Reader], writers: list[Writer]) -> None:
-    life.pass_time(SECOND)
-    for reader in readers:
-        life.subscribe(reader)
-    life.pass_time(2 * SECOND)
-    for writer in writers:
-        life.publish(writer, 2)
-    for _ in range(3):
-        life.pass_time(SECOND)
-        for reader in readers:
-            life.acknowledge(reader)
-
-
 NAMES = ("before anybody came", "of an idle broker", "of a busy one", "the last")
 
 
@@ -131,7 +113,7 @@ def test_who_comes_back_to_a_restored_broker_has_every_event_once_or_is_told_a_g
     restore_backup(story.backups[which], tmp_path / "data", ahead=60)
     life = SteppedBroker(tmp_path / "data", story.now + 5 * SECOND)
     assert any("restored from the backup" in each for each in life.alarms)
-    come_back(life, readers, writers)
+    life.welcome(readers, writers)
     assert [fault for reader in readers for fault in faults_of(reader, writers)] == []
     assert refusals_of(readers, writers) == []
     # Nothing that the lost broker has used is used again, and everybody has what is published now.
@@ -157,7 +139,7 @@ def test_a_copy_that_is_started_without_being_restored_can_lose_events_in_silenc
     (tmp_path / "data/restored").unlink()
     (tmp_path / "data/version").write_text("tidemark data 1\n")
     life = SteppedBroker(tmp_path / "data", story.now + 5 * SECOND)
-    come_back(life, readers, writers)
+    life.welcome(readers, writers)
     faults = [fault for reader in readers for fault in faults_of(reader, writers)]
     life.kill()
     assert faults or refusals_of(readers, writers)
@@ -176,7 +158,7 @@ def test_a_restored_broker_that_crashes_at_once_and_starts_again_has_lost_nothin
         now += 10 * SECOND
     life = SteppedBroker(tmp_path / "data", now)
     assert lives == sorted({*lives, *range(lives[0], lives[0] + 3)})
-    come_back(life, readers, writers)
+    life.welcome(readers, writers)
     assert [fault for reader in readers for fault in faults_of(reader, writers)] == []
     life.kill()
 
@@ -188,7 +170,7 @@ def test_a_clock_that_is_behind_that_of_the_lost_machine_gives_no_tick_twice(
     restore_backup(story.backups[-1], tmp_path / "data", ahead=3600)
     # The clock of this machine has gone back by a quarter of an hour, and the backup itself is ahead of it.
     life = SteppedBroker(tmp_path / "data", story.now - 900 * SECOND)
-    come_back(life, readers, writers)
+    life.welcome(readers, writers)
     assert [fault for reader in readers for fault in faults_of(reader, writers)] == []
     life.kill()
 

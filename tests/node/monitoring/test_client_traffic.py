@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.live_node import config_at
-from tests.node.speech import Stage, events, play
+from tests.node.speech import Stage, events, play, root_of_leaf
 from tidemark.wire.codec import encode, size_of
 from tidemark.wire.frames import Connect, Frame, Hello, Ping, Pong, Publish, Published, Welcome
 
@@ -73,15 +73,8 @@ def test_what_comes_in_the_read_of_the_introduction_counts_and_a_frame_in_parts_
 
 
 def test_brokers_do_not_count_among_clients(tmp_path: Path) -> None:
-    file = tmp_path / "topology.toml"
-    file.write_text(
-        '[brokers.root]\nlisten = "127.0.0.1:0"\npubends = ["main"]\n'
-        '[brokers.leaf]\nlisten = "127.0.0.1:1"\nparent = "root"\npubends = ["leaf"]\n'
-    )
-
     async def story(stage: Stage) -> None:
-        config = config_at(tmp_path / "data", broker__topology=str(file), broker__name="root")
-        node = await stage.node(config)
+        node = await stage.node(root_of_leaf(tmp_path))
         leaf = await stage.neighbour(node, "leaf")
         await leaf.hear(Hello)
         await leaf.say(Ping(3))

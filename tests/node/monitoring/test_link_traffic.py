@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from tests.broker.desk import batch
-from tests.live_node import config_at
-from tests.node.speech import Stage, play
+from tests.node.speech import Stage, play, root_of_leaf
 from tidemark.node.admin import QUESTIONS
 from tidemark.node.monitoring.link_traffic import LinkTraffic
 from tidemark.wire.answers import LINKS, FrameCount, LinkStatus
@@ -53,15 +52,8 @@ def test_a_local_neighbour_counts_too() -> None:
 
 
 def test_a_broker_says_what_it_has_sent_over_a_link(tmp_path: Path) -> None:
-    file = tmp_path / "topology.toml"
-    file.write_text(
-        '[brokers.root]\nlisten = "127.0.0.1:0"\npubends = ["main"]\n'
-        '[brokers.leaf]\nlisten = "127.0.0.1:1"\nparent = "root"\npubends = ["leaf"]\n'
-    )
-
     async def story(stage: Stage) -> None:
-        config = config_at(tmp_path / "data", broker__topology=str(file), broker__name="root")
-        node = await stage.node(config)
+        node = await stage.node(root_of_leaf(tmp_path))
         leaf = await stage.neighbour(node, "leaf")
         await leaf.hear(Interest)
         await leaf.say(Ping(3))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,20 +26,6 @@ from tidemark.spark.upkeep import retention
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
 TRADE = "[symbol: string, price: double, qty: int?]"
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[LiveNode]:
-    with live_node(tmp_path, **{"retention.archive": "true"}) as running:
-        yield running
-
-
-@pytest.fixture
-def tm(node: LiveNode) -> Iterator[sync.Client]:
-    with sync.connect(node.url) as client:
-        client.create_topic("trades.us", TRADE)
-        client.create_topic("news", "[text: string, price: string]")
-        yield client
 
 
 def publish(tm: sync.Client, first: int, count: int) -> list[int]:

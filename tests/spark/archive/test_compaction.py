@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.live_node import LiveNode, live_node
+from tests.live_node import LiveNode
 from tests.spark.archive.on_disk import log_directory, table_directory
 from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
@@ -36,12 +36,6 @@ from tidemark.spark.source.archived import archive_at
 from tidemark.spark.source.offsets import check_gaps, pubend_extents
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 from tidemark.wire.answers import PUBENDS
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[LiveNode]:
-    with live_node(tmp_path, **{"retention.archive": "true"}) as running:
-        yield running
 
 
 @pytest.fixture

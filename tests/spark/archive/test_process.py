@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.live_node import LiveNode, live_node
+from tests.live_node import LiveNode
 from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.cli import main
@@ -35,12 +34,6 @@ from tidemark.spark.reports import EngineStarted, PipelineReport, RoundEnded, Wa
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 
 COMMAND = (sys.executable, "-c", "from tidemark.cli import main; main()", "pipeline", "archive")
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[LiveNode]:
-    with live_node(tmp_path, **{"retention.archive": "true"}) as running:
-        yield running
 
 
 def ticks_in(path: Path) -> list[int]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.live_node import LiveNode, live_node
+from tests.live_node import LiveNode
 from tests.spark.engine.job_descriptions import job_descriptions
 from tests.waiting import eventually
 from tidemark import sync
@@ -27,20 +27,6 @@ from tidemark.ticks import TICK_MAX, TICK_MIN
 pytestmark = pytest.mark.spark
 
 TRADE = "[symbol: string, price: double, qty: int?]"
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[LiveNode]:
-    with live_node(tmp_path, **{"retention.archive": "true"}) as running:
-        yield running
-
-
-@pytest.fixture
-def tm(node: LiveNode) -> Iterator[sync.Client]:
-    with sync.connect(node.url) as client:
-        client.create_topic("trades.us", TRADE)
-        client.create_topic("news", "[text: string, price: string]")
-        yield client
 
 
 Row = tuple[int, str, str, bytes, bytes]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import threading
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from tests.cli.live_broker import Spoken
 from tests.live_node import live_node
+from tests.spark.publishing_load import publishing
 from tests.waiting import PATIENCE_SECONDS, eventually
 from tidemark import sync
 from tidemark.lab.processes.engines import local_cluster
@@ -43,27 +43,12 @@ def values_in(path: Path) -> list[tuple[int, dict[str, Any]]]:
 
 @pytest.mark.slow
 def test_engines_that_are_killed_and_switched_under_load_leave_every_row_once(tmp_path: Path) -> None:
-    published: list[tuple[int, dict[str, Any]]] = []
-    stop = threading.Event()
-
-    def publish(url: str) -> None:
-        with sync.connect(url) as tm:
-            while not stop.wait(0.02):
-                first = len(published)
-                values = [{"n": n, "text": f"event {n}"} for n in range(first, first + 20)]
-                ticks = [tick for tick in tm.publish_many("t", values) if tick is not None]
-                published.extend(zip(ticks, values, strict=True))
-
     with (
         live_node(tmp_path, **{"retention.archive": "true"}) as node,
         ProcessHarness(tmp_path) as harness,
-        sync.connect(node.url) as tm,
     ):
-        tm.create_topic("t", SCHEMA.text)
-        load = threading.Thread(target=publish, args=(node.url,))
-        load.start()
         path = tmp_path / "archive"
-        try:
+        with publishing(node.url) as published:
             for turn, engine in enumerate(["light", "spark"]):
                 archive = harness.archive(node.url, engine=engine)
                 archive.log = tmp_path / f"{turn}.log"
@@ -71,9 +56,6 @@ def test_engines_that_are_killed_and_switched_under_load_leave_every_row_once(tm
                 want = load_state(path).batch + 3
                 eventually(lambda want=want: load_state(path).batch >= want)  # type: ignore[misc]
                 archive.kill()
-        finally:
-            stop.set()
-            load.join()
         archive = harness.archive(node.url, engine="light")
         archive.start()
         eventually(lambda: load_state(path).covered.get("main", TICK_MIN) >= published[-1][0])

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.live_node import live_node
-from tests.spark.stores.s3_jobs import SCHEMA, Row, rows_in
+from tests.spark.publishing_load import publishing
+from tests.spark.stores.s3_jobs import rows_in
 from tests.spark.stores.s3_servers import BUCKET, SECRET, disk_server, options_at, options_file
 from tests.waiting import eventually
-from tidemark import sync
 from tidemark.errors import StorageError
 from tidemark.spark.archive.state import ArchiveState, load_state
 from tidemark.spark.locations import folder_at
@@ -64,30 +63,15 @@ class Archiver:
 @pytest.mark.slow
 @pytest.mark.chaos
 def test_every_row_is_there_once_when_server_and_archive_are_killed_under_load(tmp_path: Path) -> None:
-    published: list[Row] = []
-    stop = threading.Event()
-
-    def publish(url: str) -> None:
-        with sync.connect(url) as tm:
-            while not stop.wait(0.02):
-                first = len(published)
-                values = [{"n": n, "text": f"event {n}"} for n in range(first, first + 20)]
-                ticks = [tick for tick in tm.publish_many("t", values) if tick is not None]
-                published.extend(zip(ticks, values, strict=True))
-
     log = tmp_path / "archive.log"
     with (
         live_node(tmp_path, **{"retention.archive": "true"}) as node,
         disk_server(tmp_path / "objects") as server,
-        sync.connect(node.url) as tm,
     ):
-        tm.create_topic("t", SCHEMA.text)
         folder = folder_at(f"s3://{BUCKET}/archive", options_at(server.url))
         options = options_file(tmp_path, server)
-        load = threading.Thread(target=publish, args=(node.url,))
-        load.start()
-        archiver = Archiver(node.url, folder, options, log)
-        try:
+        with publishing(node.url) as published:
+            archiver = Archiver(node.url, folder, options, log)
             for kill in ("server", "archive", "server", "archive", "archive"):
                 want = state_of(folder).batch + 2
                 wait_until(lambda want=want: state_of(folder).batch >= want, archiver)  # type: ignore[misc]
@@ -98,9 +82,6 @@ def test_every_row_is_there_once_when_server_and_archive_are_killed_under_load(t
                 else:
                     archiver.kill()
                     archiver = Archiver(node.url, folder, options, log)
-        finally:
-            stop.set()
-            load.join()
         wait_until(lambda: state_of(folder).covered.get("main", TICK_MIN) >= published[-1][0], archiver)
         archiver.kill()
         assert rows_in(folder) == published

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from deltalake import DeltaTable
 
 import tidemark
-from tests.live_node import LiveNode, live_node
+from tests.live_node import LiveNode
 from tests.spark.archive.on_disk import table_directory
 from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
@@ -34,12 +34,6 @@ from tidemark.spark.upkeep.erasure import load_erasures, new_erasure, save_erasu
 from tidemark.spark.upkeep.verifying import verify
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 from tidemark.wire.answers import PUBENDS
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[LiveNode]:
-    with live_node(tmp_path, **{"retention.archive": "true"}) as running:
-        yield running
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ class Hiding:
 
 
 class SharedPiece:
-    """Events that several subscribers are told of, stripped once for all from whom the same is hidden."""
+    """Events for several subscribers from whom the same fields are hidden; the fields are taken out once."""
 
     def __init__(self, hiding: Hiding, hidden: Hidden, batch: EventBatch) -> None:
         """`batch` has all events that any of the subscribers is told of."""

@@ -203,7 +203,7 @@ class _Standing:
         return max([self.begins_at or 0, *self.waiting]) > self.heard
 
     def say(self, sequence: int, released: int) -> None:
-        """A row is said."""
+        """Note that the release row `sequence`, with this released tick, was sent to the pubend's broker."""
         while self.said and self.said[-1][1] <= released:
             self.said.pop()
         self.said.append((sequence, released))

@@ -108,20 +108,17 @@ def _outcome(moment: Moment, directory: Path, lives: int) -> tuple[str, str]:
 
 
 def _come_back(broker: SteppedBroker, readers: list[Reader], writers: list[Writer]) -> list[str]:
-    """Everybody comes back, publishes and reads on. Returns what a client was told instead of an answer."""
-    broker.pass_time(SECOND)
-    for reader in readers:
-        broker.subscribe(reader)
-    broker.pass_time(2 * SECOND)
-    for writer in writers:
-        broker.publish(writer, 2)
-    for _ in range(3):
-        broker.pass_time(SECOND)
-        for reader in readers:
-            broker.acknowledge(reader)
+    """Everybody comes back and leaves again. Returns what a client was told instead of an answer."""
+    broker.welcome(readers, writers)
     clients: list[Reader | Writer] = [*readers, *writers]
     for who in clients:
         broker.leave(who)
+    return refusals_of(readers, writers)
+
+
+def refusals_of(readers: Iterable[Reader], writers: Iterable[Writer]) -> list[str]:
+    """Returns what clients were told instead of an answer."""
+    clients: list[Reader | Writer] = [*readers, *writers]
     return [each for who in clients for each in who.refusals]
 
 

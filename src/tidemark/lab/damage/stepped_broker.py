@@ -7,6 +7,7 @@ broker with everything that follows takes milliseconds, and happens the same way
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -234,6 +235,19 @@ class SteppedBroker:
         """
         self._store.abandon()
         self._data.close()
+
+    def welcome(self, readers: Sequence[Reader], writers: Sequence[Writer]) -> None:
+        """Everybody comes, publishes and reads on."""
+        self.pass_time(SECOND)
+        for reader in readers:
+            self.subscribe(reader)
+        self.pass_time(2 * SECOND)
+        for writer in writers:
+            self.publish(writer, 2)
+        for _ in range(3):
+            self.pass_time(SECOND)
+            for reader in readers:
+                self.acknowledge(reader)
 
     def subscribe(self, reader: Reader) -> None:
         """A reader comes, for the first time or again."""

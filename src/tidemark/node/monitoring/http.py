@@ -57,7 +57,7 @@ class Guard(Protocol):
 
 
 class HttpServer:
-    """Serves `pages` by their path, those with a guard only to whom it lets in."""
+    """Serves `pages` by their path, and a page that has a guard only to requests that the guard lets in."""
 
     def __init__(
         self, pages: Mapping[str, Page], turns: Turns, guards: Mapping[str, Guard] | None = None

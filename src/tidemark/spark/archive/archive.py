@@ -31,7 +31,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from threading import RLock
-from types import TracebackType
 from typing import Any
 
 from tidemark.errors import DamagedError, NotConnectedError, RefusedError
@@ -62,7 +61,7 @@ from tidemark.spark.archive.table import (
     roots_in,
 )
 from tidemark.spark.broker_answers import HostedPubend
-from tidemark.spark.connections import ArchiveBrokers, urls_of
+from tidemark.spark.connections import ArchiveBrokers, Closing, urls_of
 from tidemark.spark.engine.tasks import SessionLender, run_tasks
 from tidemark.spark.locations import Place, folder_at
 from tidemark.spark.round_log import Diary, RoundNote
@@ -80,7 +79,7 @@ PART_BYTES = 64 << 20
 _log = logging.getLogger("tidemark.archive")
 
 
-class Archive:
+class Archive(Closing):
     """An archive that this process writes. No other process can open it for writing meanwhile."""
 
     def __init__(
@@ -121,14 +120,6 @@ class Archive:
         except BaseException:
             self._hold.release()
             raise
-
-    def __enter__(self) -> Archive:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Disconnect, and let another process write the archive."""

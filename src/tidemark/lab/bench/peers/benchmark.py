@@ -21,6 +21,7 @@ from tidemark.lab.bench.processes.harness import (
     WorkerProcess,
     all_of,
     filesystem,
+    measure_deliveries,
     wait_until,
 )
 from tidemark.lab.bench.processes.publishers import bare_round
@@ -127,17 +128,12 @@ def _fan_out(testbed: BenchTestbed, peer: Peer, effort: PeersEffort) -> Found:
     publisher.request("fan_out", batch_events=BATCH_EVENTS, under_way=UNDER_WAY_EVENTS, **window)
     if not wait_until(lambda: testbed.counters.delivered > 0):
         raise TooSlowError("nothing is delivered")
-    sleep(effort.warm_seconds)
-    began, before, cpu = monotonic(), testbed.counters.delivered, server.cpu_seconds
-    sleep(effort.seconds)
-    taken, delivered = monotonic() - began, testbed.counters.delivered - before
-    used = server.cpu_seconds - cpu
-    testbed.counters.stop()
+    flow = measure_deliveries(testbed.counters, [server], effort.warm_seconds, effort.seconds)
     all_of(workers, "check", events=publisher.answer())
     what = f"fan-out, {effort.fan_out} subscribers a quarter each"
     return {
-        f"{what}, deliveries/s": delivered / taken,
-        "the same, broker CPU, s/million deliveries": used * 1e6 / max(delivered, 1),
+        f"{what}, deliveries/s": flow.rate,
+        "the same, broker CPU, s/million deliveries": flow.cpu_seconds[0] * 1e6 / max(flow.delivered, 1),
     }
 
 

@@ -6,13 +6,13 @@ Subscribers of peers are in `SubscriberRole`, whose style is then the name of th
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from time import monotonic, monotonic_ns, perf_counter_ns
 from typing import Any
 
 from tidemark.lab.bench.peers.catalogue import PEERS
 from tidemark.lab.bench.processes.delivery_record import DeliveryRecord
+from tidemark.lab.bench.processes.publishing_rate import measure_flow
 from tidemark.lab.bench.processes.shared_counters import SharedCounters
 from tidemark.lab.bench.system.load import Load
 
@@ -43,17 +43,10 @@ class PeerPublisherRole:
 
     async def flood(self, batch_events: int, under_way: int, warm: float, seconds: float) -> dict[str, float]:
         """Publish as fast as possible; returns events a second after `warm` seconds, and CPU use."""
-        self._counters.stop(is_over=False)
         goes_on = lambda: not self._counters.is_over  # noqa: E731  (as short as it gets)
-        flow = asyncio.ensure_future(self._pipeline(batch_events, under_way, goes_on, lambda: True))
-        await asyncio.sleep(warm)
-        began, before, cpu = monotonic(), self._counters.published, os.times()
-        await asyncio.sleep(seconds)
-        taken, events, end = monotonic() - began, self._counters.published - before, os.times()
-        self._counters.stop()
-        await flow
-        used = end.user + end.system - cpu.user - cpu.system
-        return {"rate": events / taken, "events": self._next, "cpu": used / taken}
+        flow = self._pipeline(batch_events, under_way, goes_on, lambda: True)
+        found = await measure_flow(flow, self._counters, warm, seconds)
+        return {"rate": found.rate, "events": self._next, "cpu": found.cpu}
 
     async def fan_out(
         self, batch_events: int, under_way: int, share: int, workers: int, window_events: int

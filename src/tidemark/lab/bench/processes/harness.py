@@ -12,10 +12,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
-from time import monotonic
+from time import monotonic, sleep
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -35,6 +36,21 @@ POLL_SECONDS = 0.002
 
 class TooSlowError(AssertionError):
     """Something did not happen within the time that a benchmark waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredDeliveries:
+    """What was delivered while it was measured."""
+
+    seconds: float
+    delivered: int
+    #: CPU time of each process that was measured
+    cpu_seconds: list[float]
+
+    @property
+    def rate(self) -> float:
+        """Deliveries a second."""
+        return self.delivered / self.seconds
 
 
 class BenchProcess:
@@ -286,3 +302,16 @@ def filesystem() -> str:
 def _stop(_: int, __: FrameType | None) -> None:
     """SIGTERM ends a benchmark as Ctrl-C does: with all its processes and files."""
     raise SystemExit(143)
+
+
+def measure_deliveries(
+    counters: SharedCounters, processes: Sequence[BenchProcess], warm: float, seconds: float
+) -> MeasuredDeliveries:
+    """Measure for `seconds` after `warm` what flows already, and tell the publishers to stop."""
+    sleep(warm)
+    began, before, cpu = monotonic(), counters.delivered, [each.cpu_seconds for each in processes]
+    sleep(seconds)
+    taken, delivered = monotonic() - began, counters.delivered - before
+    used = [each.cpu_seconds - start for each, start in zip(processes, cpu, strict=True)]
+    counters.stop()
+    return MeasuredDeliveries(taken, delivered, used)

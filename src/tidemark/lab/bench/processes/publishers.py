@@ -10,6 +10,7 @@ from time import monotonic, monotonic_ns, perf_counter_ns
 from typing import Any
 
 from tidemark.client.client import Client, connect
+from tidemark.lab.bench.processes.publishing_rate import measure_flow
 from tidemark.lab.bench.processes.shared_counters import SharedCounters
 from tidemark.lab.bench.system.load import PAYLOAD, SCHEMA, TOPIC, Batches, Load
 
@@ -94,16 +95,8 @@ class PublisherRole:
 
     async def flood(self, way: str, batch_events: int, warm: float, seconds: float) -> dict[str, float]:
         """Publish as fast as possible; returns events a second after `warm` seconds, and CPU use."""
-        self._counters.stop(is_over=False)
-        flow = asyncio.ensure_future(self._flows(way, batch_events))
-        await asyncio.sleep(warm)
-        began, before, cpu = monotonic(), self._counters.published, os.times()
-        await asyncio.sleep(seconds)
-        taken, events, end = monotonic() - began, self._counters.published - before, os.times()
-        self._counters.stop()
-        await flow
-        used = end.user + end.system - cpu.user - cpu.system
-        return {"rate": events / taken, "events": self._next, "seconds": taken, "cpu": used / taken}
+        found = await measure_flow(self._flows(way, batch_events), self._counters, warm, seconds)
+        return {"rate": found.rate, "events": self._next, "seconds": found.seconds, "cpu": found.cpu}
 
     def _flows(self, way: str, batch_events: int) -> Awaitable[None]:
         if way == "publish_batch":

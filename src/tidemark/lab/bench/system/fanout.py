@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from time import monotonic, sleep
 
 from tidemark.lab.bench.peers.catalogue import TIDEMARK
 from tidemark.lab.bench.processes.harness import (
@@ -19,6 +18,7 @@ from tidemark.lab.bench.processes.harness import (
     all_of,
     events_a_frame,
     filesystem,
+    measure_deliveries,
     wait_until,
 )
 from tidemark.lab.bench.report import Goal, Measurement, Section
@@ -118,16 +118,11 @@ def _flowing(
     window = {"workers": len(workers), "window_events": WINDOW_EVENTS, **given}
     publisher.request("fan_out", batch_events=case.batch, share=share, **window)
     assert wait_until(lambda: testbed.counters.delivered > 0), "nothing is delivered"
-    sleep(effort.warm_seconds)
     processes = (server, publisher, *workers)
-    began, before, cpu = monotonic(), testbed.counters.delivered, [each.cpu_seconds for each in processes]
-    sleep(effort.seconds)
-    taken, delivered = monotonic() - began, testbed.counters.delivered - before
-    used = [each.cpu_seconds - start for each, start in zip(processes, cpu, strict=True)]
-    testbed.counters.stop()
+    flow = measure_deliveries(testbed.counters, processes, effort.warm_seconds, effort.seconds)
     found = all_of(workers, "check", events=publisher.answer())
-    a_million = 1e6 / max(delivered, 1)
-    return _Flow(delivered / taken, [each * a_million for each in used], events_a_frame(found))
+    a_million = 1e6 / max(flow.delivered, 1)
+    return _Flow(flow.rate, [each * a_million for each in flow.cpu_seconds], events_a_frame(found))
 
 
 def _floor(testbed: BenchTestbed, case: FanoutCase, effort: FanoutEffort) -> list[Measurement]:

@@ -13,7 +13,6 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, sleep
 
 from tidemark import sync
 from tidemark.errors import NotConnectedError
@@ -23,6 +22,7 @@ from tidemark.lab.bench.processes.harness import (
     BenchTestbed,
     all_of,
     filesystem,
+    measure_deliveries,
     wait_until,
 )
 from tidemark.lab.bench.report import Measurement, Section
@@ -129,19 +129,15 @@ def _measured(testbed: BenchTestbed, count: int, batch: int, effort: WorkersEffo
     window = {"workers": len(workers), "window_events": WINDOW_EVENTS}
     publisher.request("fan_out", batch_events=batch, share=share, **window)
     assert wait_until(lambda: testbed.counters.delivered > 0), "nothing is delivered"
-    sleep(effort.warm_seconds)
-    began, before, cpu = monotonic(), testbed.counters.delivered, brokers.cpu_seconds
-    sleep(effort.seconds)
-    taken, delivered = monotonic() - began, testbed.counters.delivered - before
-    used = brokers.cpu_seconds - cpu
-    testbed.counters.stop()
+    flow = measure_deliveries(testbed.counters, [brokers], effort.warm_seconds, effort.seconds)
+    (used,) = flow.cpu_seconds
     all_of(workers, "check", events=publisher.answer())
     case = f"sync on {filesystem()}, batches of {batch:,}, {count} worker{'s' if count > 1 else ''}"
     return [
-        Measurement(case, "deliveries", delivered / taken, "/s"),
-        Measurement(case, "CPU of all workers", used * 1e6 / max(delivered, 1), "s/million"),
-        Measurement(case, "CPU an event", used * 1e6 * share / max(delivered, 1), "us"),
-        Measurement(case, "workers busy", used / taken, "cores"),
+        Measurement(case, "deliveries", flow.rate, "/s"),
+        Measurement(case, "CPU of all workers", used * 1e6 / max(flow.delivered, 1), "s/million"),
+        Measurement(case, "CPU an event", used * 1e6 * share / max(flow.delivered, 1), "us"),
+        Measurement(case, "workers busy", used / flow.seconds, "cores"),
         Measurement(case, "memory of all", brokers.rss_bytes / 1e6, "MB"),
     ]
 
