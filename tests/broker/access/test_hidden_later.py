@@ -49,10 +49,10 @@ def hiding(rules: str, version: int = 2) -> AccessDocument:
 class Ward(Desk):
     """A broker with a topic whose every third event has `secret = 'ill'`."""
 
-    def __init__(self, rules: str = RULES) -> None:
+    def __init__(self, rules: str = RULES, *, is_open: bool = False) -> None:
         self.document = AccessDocument.parse(rules, 1)
-        super().__init__(access=self.document)
-        for client in NAMES:
+        super().__init__(access=None if is_open else self.document)
+        for client in () if is_open else NAMES:
             self.come(client)
         assert self.do(PAULA, Topic("t", False, (WHOLE.text,)))
         self.pass_time(0.2)
@@ -192,3 +192,17 @@ def test_rules_may_choose_by_a_field_that_they_hide_and_what_they_chose_is_known
     before = at.broker.counters["taken_over"]
     assert numbers(at.subscribe("n > 1")) == [2, 3, 4, 5, 6]
     assert at.broker.counters["taken_over"] == before, "it goes on where it was, from what is in the PFS"
+
+
+def test_a_subscription_of_before_there_were_accounts_is_told_of_as_ones_own_is() -> None:
+    at = Ward(is_open=True)
+    at.subscribe("secret = 'ill'")
+    at.gone(ALICE)
+    at.publish(6)
+    at.change(hiding(RULES))
+    for client in (ALICE, EYE):
+        at.come(client)
+    found = at.mine()["pubends"]["p"]
+    assert (found["owed_events"], found["owed_bytes"], found["lag_us"]) == (0, 0, None)
+    assert at.mine()["selector"] == ""
+    assert at.mine(EYE)["pubends"]["p"]["owed_events"] == 2
