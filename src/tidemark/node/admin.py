@@ -54,8 +54,25 @@ class ProcessAdmin:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        #: questions whose answers take a while
         self._tasks = FrameTasks(node.runtime.broker.counters)
+        #: questions whose answers take a while
+        self._slow = {
+            answers.PROPOSE.what: self._propose,
+            answers.PROPOSE_ACCESS.what: self._propose_access,
+            answers.SNAPSHOT.what: self._snapshot,
+            answers.SNAPSHOT_READ.what: self._snapshot,
+            answers.SNAPSHOT_END.what: self._snapshot,
+        }
+        #: questions with arguments that are answered at once
+        self._quick = {
+            answers.CONNECTIONS.what: self._connections,
+            answers.REPORT_ENGINE.what: self._note_engine,
+        }
+
+    @property
+    def known(self) -> frozenset[str]:
+        """The questions that are answered here."""
+        return frozenset((*self._slow, *self._quick, *QUESTIONS))
 
     def answer(self, ask: Ask, client: int, reply: Callable[[Answer | Refused], None]) -> bool:
         """Answer a client with `reply`, now or later; return False if the question is for the broker's roles.
@@ -64,13 +81,7 @@ class ProcessAdmin:
         """
         who = self._node.runtime.broker.access.owner(client)
         reply = self._node.security.audit.answering(who, ask, reply)
-        slow = {
-            answers.PROPOSE.what: self._propose,
-            answers.PROPOSE_ACCESS.what: self._propose_access,
-            answers.SNAPSHOT.what: self._snapshot,
-            answers.SNAPSHOT_READ.what: self._snapshot,
-            answers.SNAPSHOT_END.what: self._snapshot,
-        }.get(ask.what)
+        slow = self._slow.get(ask.what)
         if slow is not None:
             self._tasks.begin(slow(ask, reply), lambda reason: reply(_refused(ask, "frame", reason)))
             return True
@@ -78,11 +89,9 @@ class ProcessAdmin:
         if redirects is not None and (refusal := redirects.answer(ask)) is not None:
             reply(refusal)
             return True
-        if ask.what == answers.CONNECTIONS.what:
-            reply(self._connections(ask))
-            return True
-        if ask.what == answers.REPORT_ENGINE.what:
-            reply(self._note_engine(ask))
+        quick = self._quick.get(ask.what)
+        if quick is not None:
+            reply(quick(ask))
             return True
         if ask.what == answers.ARCHIVE.what and not self._node.runtime.broker.access.sees_all(client):
             reply(Answer(ask.ticket, dumps(())))

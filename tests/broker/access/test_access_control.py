@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import pytest
 
@@ -15,6 +15,7 @@ from tidemark.broker.access.access_control import AccessControl
 from tidemark.broker.effects import AccessChanged, ClientCame, RefuseClient, SaveSubscription
 from tidemark.broker.turn import Turn
 from tidemark.message.registry import Registry
+from tidemark.node.admin import ProcessAdmin
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.answers import RIGHTS
 from tidemark.wire.frames import (
@@ -405,7 +406,12 @@ def test_a_frame_that_is_not_known_to_be_harmless_is_denied() -> None:
 
 
 def test_every_question_says_who_may_ask_it() -> None:
-    assert {"status", "propose", "config", "topics"} <= RIGHTS.keys()
+    of_core = desk().broker._admin.known
+    of_process = ProcessAdmin(cast(Any, None)).known
+    assert {"status", "propose", "config"} <= of_process
+    assert {"topics", "remove"} <= of_core
+    assert of_core | of_process == RIGHTS.keys()
+    assert not of_core & of_process
     assert {*RIGHTS.values()} == {"everyone", "monitor", "pipeline", "administer"}
 
 
