@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,10 @@ from tidemark.spark.deep import service as deep_service
 from tidemark.spark.deep import shared_scan
 from tidemark.spark.deep import spool as deep_spool
 from tidemark.spark.deep import waves as deep_waves
+from tidemark.spark.deep.request import ReadRange, Request
 from tidemark.spark.deep.service import DeepService
+from tidemark.spark.deep.slice_reader import read_slice
+from tidemark.spark.deep.tasks import PackedLines
 from tidemark.spark.locations import folder_at
 from tidemark.storage.disk.real_disk import RealDisk
 from tidemark.ticks import CheckpointToken, RangeSet, union, within
@@ -223,6 +228,61 @@ def test_silence_is_told_once_a_wave_and_not_once_a_slice(tmp_path: Path) -> Non
         patch.setattr(shared_scan, "SLICE_BYTES", 1)
         serve([quiet], tmp_path)
     assert (quiet.got, quiet.parts) == ([], 1)
+
+
+def test_a_slice_is_handed_to_those_it_has_something_for_and_others_get_one_silence_a_wave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = rounds(20)
+    archived(tmp_path, made)
+    # Each wants the events of two rounds out of twenty; everybody waits for all of history.
+    every = [
+        taker("a", line(">", f"n BETWEEN {low} AND {low + 9} OR n BETWEEN {high} AND {high + 9}", upto=2_000))
+        for low, high in ((0, 190), (30, 40), (100, 150))
+    ]
+    ranges: dict[int, list[ReadRange]] = {}
+    put = Request.put
+
+    def noted(self: Request, read: ReadRange) -> None:
+        ranges.setdefault(self._first, []).append(read)
+        put(self, read)
+
+    monkeypatch.setattr(Request, "put", noted)
+    monkeypatch.setattr(shared_scan, "SLICE_BYTES", 1)
+    serve(every, tmp_path)
+    for found in ranges.values():
+        assert [each.base for each in found] == [0, *(each.upto for each in found[:-1])]
+        assert found[-1].upto == 2_000
+        assert not any(one.is_silent and other.is_silent for one, other in pairwise(found))
+    # A round is at most two slices here.
+    assert [sum(each.is_silent for each in found) for found in ranges.values()] == [1, 2, 3]
+    assert all(len(found) <= 3 + 2 * 2 for found in ranges.values())
+    for each in every:
+        assert len(each.got) == 2 * 8
+
+
+def test_lines_are_unpacked_only_where_a_matcher_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archived(tmp_path, rounds(4))
+    unpacked: list[str] = []
+    wanted_of = PackedLines.wanted_of
+
+    def noted(self: PackedLines, pubend: str) -> list[tuple[int, TopicSelector]]:
+        unpacked.append(pubend)
+        return wanted_of(self, pubend)
+
+    def carried(work: Any, *rest: Any, **more: Any) -> Any:
+        # Every slice has come to its task by itself, as Spark carries it.
+        return read_slice(pickle.loads(pickle.dumps(work)), *rest, **more)
+
+    monkeypatch.setattr(PackedLines, "wanted_of", noted)
+    monkeypatch.setattr(deep_waves, "read_slice", carried)
+    monkeypatch.setattr(shared_scan, "SLICE_BYTES", 1)
+    every = [taker(pubend, line(">", f"n > {n}", upto=400)) for n in range(10) for pubend in "ab"]
+    serve(every, tmp_path)
+    assert sorted(unpacked) == ["a", "b"]
+    assert all(each.got for each in every)
 
 
 def test_who_takes_nothing_loses_the_place_in_the_spool_and_gets_everything_later(tmp_path: Path) -> None:

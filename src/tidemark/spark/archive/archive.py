@@ -67,7 +67,7 @@ from tidemark.spark.locations import Place, folder_at
 from tidemark.spark.round_log import Diary, RoundNote
 from tidemark.spark.stores.hold import hold
 from tidemark.ticks import TICK_MIN, CheckpointToken
-from tidemark.wire.answers import LET_GO, TopicStatus
+from tidemark.wire.answers import ARCHIVED, LET_GO, TopicStatus
 
 #: About how much a round reads that runs in the driver.
 SMALL_ROUND_BYTES_MAX = 64 << 20
@@ -282,16 +282,16 @@ class Archive(Closing):
             if each.archived is not None and each.archived < min(covered, each.position):
                 behind.setdefault(each.broker, {})[each.pubend] = covered
         for url, token in behind.items():
-            self._brokers.client(url).ask("archived", token=CheckpointToken(token).text())
+            self._brokers.client(url).ask(ARCHIVED, token=CheckpointToken(token).text())
         let_go(self._brokers, pubends, self.erased)
 
     def _opened(self) -> tuple[dict[str, ArchiveTable], ArchiveState]:
         """The tables, mended after a crash, and the state, which is rebuilt from the tables if it is lost."""
-        reason, synced = "is gone", ArchiveState()
+        is_damaged, synced = False, ArchiveState()
         try:
             synced = load_state(self.path)
         except DamagedError:
-            reason = "is damaged"
+            is_damaged = True
         tables = {}
         for root in roots_in(self.path):
             mend(folder_of(self.path, root), synced.versions.get(root, -1))
@@ -299,12 +299,10 @@ class Archive(Closing):
             tables[root].fence()
             tables[root].keep_versions(self._retain.versions)
         files = [each for table in tables.values() for each in table.files()]
-        if has_state(self.path) and reason == "is gone":
-            if not is_stale(synced, files):
-                return tables, synced
-            reason = "is older than the tables"
-        if not files and reason == "is gone":
+        is_there = not is_damaged and has_state(self.path)
+        if not is_stale(synced, files) if is_there else not files and not is_damaged:
             return tables, synced
+        reason = "is damaged" if is_damaged else "is older than the tables" if is_there else "is gone"
         self._hold.check()
         _log.warning("%s: the state %s; it is made again from the tables", self.path, reason)
         state = recovered(self.path)

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.archive.reader import Snapshot
 from tidemark.spark.archive_scan.slices import Slice, slices
 from tidemark.spark.deep.request import ReadRange, Request
 from tidemark.spark.deep.spool import SliceReader
-from tidemark.spark.deep.tasks import ScanWork, WantedLine
+from tidemark.spark.deep.tasks import PackedLines, ScanWork, WantedLine
 from tidemark.spark.reports import ScanEnded
 from tidemark.spark.stores.folder import Folder
 from tidemark.ticks import TICK_MIN, union
@@ -42,11 +41,21 @@ class SharedScan:
         covered = found.state.covered
         #: request -> the tick up to which this scan reads for it
         self._goals = {each: min(each.recall.upto, covered.get(each.pubend, TICK_MIN)) for each in requests}
-        self._lines: list[WantedLine] = []
+        lines: list[WantedLine] = []
+        #: line -> its request
+        self._request_of: list[Request] = []
+        #: pubend -> its requests
+        self._of: dict[str, list[Request]] = {}
         for each in requests:
-            lines = each.lines()
-            each.begin(len(self._lines), lines)
-            self._lines += lines
+            some = each.lines()
+            each.begin(len(lines), some)
+            lines += some
+            self._request_of += [each] * len(some)
+            self._of.setdefault(each.pubend, []).append(each)
+        self._packed = PackedLines.of(lines)
+        self._wanted = {
+            pubend: sorted({each.wanted for each in lines if each.pubend == pubend}) for pubend in self._of
+        }
         self._reached: dict[str, int] = {}
         self._wave_bytes = FIRST_WAVE_BYTES
 
@@ -72,7 +81,7 @@ class SharedScan:
         for each in [each for each in self.requests if each.is_over]:
             self.leave(each)
         streams = {
-            pubend: slices(found, pubend, self._ranges(pubend), self._wanted(pubend), SLICE_BYTES)
+            pubend: slices(found, pubend, self._ranges(pubend), self._wanted[pubend], SLICE_BYTES)
             for pubend in sorted({each.pubend for each in self.requests})
         }
         chosen: list[Slice] = []
@@ -98,24 +107,62 @@ class SharedScan:
         )
         return union(wanted)
 
-    def _wanted(self, pubend: str) -> list[TopicSelector]:
-        return sorted({each.wanted for each in self._lines if each.pubend == pubend})
-
     def work(self, found: Snapshot, spool: Folder) -> ScanWork:
         """What all slices of the next wave need."""
         layouts = {root: each.to_bytes() for root, each in found.layouts.items()}
-        return ScanWork(self.name, spool, found.topics.described, layouts, tuple(self._lines))
+        return ScanWork(self.name, spool, found.topics.described, layouts, self._packed)
 
     def deliver(self, parts: Sequence[Slice], readers: Sequence[SliceReader | None]) -> None:
-        """Give each request what a wave has found for it; `readers[n]` has the events of `parts[n]`."""
+        """Give each request what a wave has found for it; `readers[n]` has the events of `parts[n]`.
+
+        A slice concerns the requests that it has something for. What lies between is silence, of which a
+        request gets one range, before what comes next or at the end of the wave.
+        """
         self.waves += 1
+        told = _Told()
         for part, reader in zip(parts, readers, strict=True):
+            told.begin(part.pubend, part.base)
             self._reached[part.pubend] = part.upto
             self.bytes += part.bytes
-            for request, goal in self._goals.items():
+            for request in self._concerned(part, reader):
+                goal = self._goals.get(request, TICK_MIN)
                 base, upto = max(part.base, request.recall.position), min(part.upto, goal)
-                if request.pubend == part.pubend and base < upto:
-                    request.put(ReadRange(base, upto, part.gone, reader))
+                if base < upto:
+                    told.silence(request, base)
+                    told.put(request, ReadRange(base, upto, part.gone, reader))
         for request, goal in list(self._goals.items()):
-            if self._reached.get(request.pubend, TICK_MIN) >= goal or request.is_over:
+            reached = self._reached.get(request.pubend, TICK_MIN)
+            told.silence(request, min(reached, goal))
+            if reached >= goal or request.is_over:
                 self.leave(request)
+
+    def _concerned(self, part: Slice, reader: SliceReader | None) -> Iterable[Request]:
+        """The requests that a slice has an event or a gap for, and perhaps some more."""
+        if part.gone:
+            return self._of[part.pubend]
+        return () if reader is None else dict.fromkeys(map(self._request_of.__getitem__, reader.lines))
+
+
+class _Told:
+    """How far the requests of a scan have been told what one wave has read."""
+
+    def __init__(self) -> None:
+        #: pubend -> where the wave begins
+        self._begun: dict[str, int] = {}
+        self._upto: dict[Request, int] = {}
+
+    def begin(self, pubend: str, base: int) -> None:
+        """A slice begins here, perhaps the first one of the pubend."""
+        self._begun.setdefault(pubend, base)
+
+    def silence(self, request: Request, upto: int) -> None:
+        """Tell a request that all it has not been told, up to here, is silence."""
+        begun = self._begun.get(request.pubend, upto)
+        base = self._upto.get(request, max(begun, request.recall.position))
+        if base < upto:
+            self.put(request, ReadRange(base, upto))
+
+    def put(self, request: Request, read: ReadRange) -> None:
+        """Tell a request this range."""
+        self._upto[request] = read.upto
+        request.put(read)

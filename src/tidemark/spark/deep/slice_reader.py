@@ -40,12 +40,10 @@ class CompiledLines:
     def __init__(self, work: ScanWork, pubend: str) -> None:
         self.topics = ArchiveTopics(work.topics)
         self.audience = Audience(self.topics.registry)
-        self.patterns = {
-            TopicPattern.parse(each.wanted.pattern) for each in work.lines if each.pubend == pubend
-        }
-        for number, line in enumerate(work.lines):
-            if line.pubend == pubend:
-                self.audience.add(number, line.wanted.pattern, line.wanted.selector)
+        lines = work.lines.wanted_of(pubend)
+        self.patterns = {TopicPattern.parse(each) for each in {wanted.pattern for _, wanted in lines}}
+        for number, wanted in lines:
+            self.audience.add(number, wanted.pattern, wanted.selector)
         #: only one thread at a time may use a matcher
         self.lock = Lock()
 
@@ -74,7 +72,7 @@ def read_slice(work: ScanWork, part: Slice, prefix: str) -> SliceResult:
     name = f"{prefix}-{os.urandom(6).hex()}"
     matcher = compiled(work, part.pubend)
     writer = SliceWriter(work.spool, name)
-    sets = _SliceSets(work.active(part))
+    sets = _SliceSets(work.lines.active(part))
     count = 0
     try:
         for batch in _events(work, part, matcher):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from uuid import uuid4
 
 from tidemark.errors import DiskFailedError, DiskFullError, StorageError
 from tidemark.spark.stores.folder import Folder, FoundFile, NewFile, TaggedContent
+from tidemark.spark.stores.synced_stream import SyncedStream
 from tidemark.storage.disk.atomic_file import FULL_ERRNOS, sync_path
 
 
@@ -173,21 +175,26 @@ class _MountedFile(NewFile):
     def __init__(self, path: Path, folder: MountedFolder, *, private: bool, durable: bool) -> None:
         self._path = path
         self._folder = folder
-        self._durable = durable
-        self.stream: BinaryIO = open(path, "xb", opener=_private if private else None)  # noqa: SIM115
+        opener = _private if private else None
+        self._synced = SyncedStream(io.FileIO(path, "xb", opener=opener)) if durable else None
+        self.stream: BinaryIO = self._synced or open(path, "xb", opener=opener)  # noqa: SIM115
 
     def close(self) -> int:
-        """Sync and close the file."""
+        """Sync and close the file. It fails if one of the syncs of parts of it has failed."""
         with self._folder.errors(self._path.name):
             self.stream.flush()
-            if self._durable:
-                os.fsync(self.stream.fileno())
+            if self._synced is not None:
+                self._synced.settle()
+                os.fsync(self._synced.fileno())
             size = self.stream.tell()
             self.stream.close()
         return size
 
     def discard(self) -> None:
         """Remove the file."""
+        with suppress(OSError):
+            if self._synced is not None:
+                self._synced.settle()
         with suppress(OSError):
             self.stream.close()
         self._path.unlink(missing_ok=True)
