@@ -25,12 +25,12 @@ from tidemark.wire import answers
 from tidemark.wire.frames import Deliver
 
 DISCONNECTIONS = Disconnections(
-    events_a_second=400, subscribers=20, seconds=100, every_seconds=60, away_seconds=5
+    events_a_second=800, subscribers=40, seconds=100, every_seconds=60, away_seconds=5
 )
 DISCONNECTIONS_QUICK = Disconnections(80, 4, 12, every_seconds=4, away_seconds=1, sample_seconds=0.25)
 CRASH = HostCrash(
-    events_a_second=400,
-    subscribers=20,
+    events_a_second=800,
+    subscribers=40,
     before_seconds=10,
     down_seconds=25,
     after_seconds=10,
