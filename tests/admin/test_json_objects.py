@@ -10,7 +10,7 @@ import pytest
 
 from tidemark.errors import WireError
 from tidemark.wire.answers import PUBENDS, STATUS, SUBSCRIPTION, SubscriptionProgress, SubscriptionStatus
-from tidemark.wire.json_objects import JsonObject, dumps
+from tidemark.wire.json_objects import JsonObject, dumps, read_arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +80,24 @@ def test_a_subscription_of_a_broker_that_knows_no_recalls_is_read() -> None:
     found = status.to_json()
     del found["pubends"]["p"]["recall"]
     assert SUBSCRIPTION.read(found) == status
+
+
+@pytest.mark.parametrize("piece", ["[],", "0,", "{},", '"",', '"\\"",'])
+def test_long_arguments_of_many_values_are_refused_before_they_are_made(
+    piece: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = '{"a": [' + piece * ((1 << 20) // len(piece)) + "0]}"
+    monkeypatch.setattr(json, "loads", None)
+    with pytest.raises(WireError, match="at most 1024 values"):
+        read_arguments(text)
+
+
+def test_a_long_text_full_of_brackets_is_one_value() -> None:
+    given = {"base": 1, "text": '[["\\\n,{' * 100_000}
+    assert read_arguments(json.dumps(given)) == given
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "Infinity"])
+def test_arguments_have_finite_numbers(number: str) -> None:
+    with pytest.raises(WireError):
+        read_arguments(f'{{"a": [{number}]}}')

@@ -11,13 +11,14 @@ from tests.client.connected import connected, declare, numbers, publish
 from tests.client.fake_broker import FakeBroker, Session
 from tests.waiting import until
 from tidemark.client.client import Client, connect
+from tidemark.client.connecting.ack_frames import in_frames
 from tidemark.client.events import Batch
 from tidemark.client.subscribing.acks import GATHER_SECONDS
 from tidemark.errors import ClientError, TimedOutError
 from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import CheckpointToken
-from tidemark.wire.frames import Ack
-from tidemark.wire.limits import PROTOCOL_NEWEST
+from tidemark.wire.frames import Ack, Credit
+from tidemark.wire.limits import ACK_TICKS, PROTOCOL_NEWEST
 
 
 @connected
@@ -220,3 +221,17 @@ async def test_nothing_is_handed_out_while_a_subscription_closes(broker: FakeBro
     async with tm.subscribe("t", durable="d") as again:
         got += await numbers(again, 1)
     assert len(got) == broker.count(), "each event once"
+
+
+def test_acknowledgements_of_many_subscriptions_leave_in_frames_of_a_bounded_size() -> None:
+    token = CheckpointToken({f"p{at}": at for at in range(18)})
+    tokens = tuple((f"s{at}", token) for at in range(10_000))
+    granted = tuple(Credit(f"s{at}", 1) for at in range(10_000))
+    frames = list(in_frames(tokens, granted))
+    assert tuple(each for frame in frames for each in frame.tokens) == tokens
+    assert tuple(each for frame in frames for each in frame.credits) == granted
+    assert max(sum(1 + len(each) for _, each in frame.tokens) for frame in frames) < ACK_TICKS + 20
+    assert max(len(frame.credits) for frame in frames) <= ACK_TICKS
+    assert list(in_frames((), ())) == []
+    assert list(in_frames(tokens[:1], granted[:1])) == [Ack(tokens[:1], 0, granted[:1])]
+    assert list(in_frames((), granted[:1])) == [Ack((), 0, granted[:1])]

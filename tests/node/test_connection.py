@@ -20,6 +20,7 @@ from tidemark.node import server as server_module
 from tidemark.node.connection import Connection
 from tidemark.node.node import Node
 from tidemark.node.server import StrangerCounts
+from tidemark.node.turns.turn_taking import READY_FRAMES, UNREAD_BYTES_MAX
 from tidemark.node.unfinished_input import UnfinishedInput
 from tidemark.persistence.event_logs import Report
 from tidemark.persistence.store import Store
@@ -29,6 +30,7 @@ from tidemark.wire.frames import (
     Answer,
     Ask,
     Connect,
+    Describe,
     Frame,
     Hello,
     Interest,
@@ -41,6 +43,7 @@ from tidemark.wire.frames import (
     Published,
     Refused,
     Together,
+    Topic,
     Welcome,
 )
 from tidemark.wire.limits import HANDSHAKE_BYTES_MAX
@@ -548,5 +551,28 @@ def test_a_stopping_node_acknowledges_and_keeps_what_it_has_received(tmp_path: P
         client = await stage.client(node)
         await client.subscribe(token=CheckpointToken({"main": start}))
         assert (await client.numbers(10))[0] == list(range(1, 11))
+
+    play(story)
+
+
+def test_a_client_that_does_not_read_what_topics_are_is_told_of_no_more_until_it_does(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data"))
+        lazy = await stage.client(node, "lazy")
+        (connection,) = node.server.connections
+        fields = ", ".join(f"field_number_{at}: int?" for at in range(2_000))
+        await lazy.say(Topic("large", True, (f"[{fields}]",)))
+        size = len((await lazy.hear(Topic)).schemas[0])
+        asked = 512
+        lazy.writer.writelines([b"".join(bytes(each) for each in encode(Describe("large")))] * asked)
+        await until(lambda: connection.is_held)
+        # One slice of frames is handled after the queue was short.
+        assert connection.queued_bytes < UNREAD_BYTES_MAX + READY_FRAMES * (size + 1_000)
+        assert connection.queued_bytes < asked * size / 4
+        for _ in range(asked):
+            assert (await lazy.hear(Topic)).topic == "large"
+        await until(lambda: not connection.is_held)
+        await lazy.say(Ping(1))
+        await lazy.hear(Pong)
 
     play(story)

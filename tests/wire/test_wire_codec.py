@@ -20,6 +20,7 @@ from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
     Ack,
     Answer,
+    Ask,
     Connect,
     Credit,
     Deliver,
@@ -38,6 +39,7 @@ from tidemark.wire.frames import (
     Release,
     ReleaseRow,
     Subscribe,
+    Together,
     Topic,
     Welcome,
 )
@@ -76,6 +78,7 @@ def test_a_batch_that_was_read_can_be_written_to() -> None:
     assert frame.batch == batch_of([8, 9])
 
 
+LONG_NAMES = [f"{at:02}" * 125 for at in range(16)]
 OVER: dict[str, Frame] = {
     "name": Describe("n" * 256),
     "name in UTF-8": Describe("é" * 128),
@@ -105,6 +108,15 @@ OVER: dict[str, Frame] = {
     "published at once": Publish("p", "q", 1, batch_of(list(range(1, 6)), message=b"m" * (1 << 20))),
     "named at once": Publish("p", "q", 1, naming(limits.PUBLISH_NAMES_BYTES_MAX // 200)),
     "ticket": Ack((), -1),
+    "acknowledged at once": Ack(
+        tuple((f"{at}", CheckpointToken(dict.fromkeys(LONG_NAMES, 1))) for at in range(1_200))
+    ),
+    "pubends of a token": Subscribe(
+        "s", "t", "", True, 0, CheckpointToken({f"p{at}": 1 for at in range(limits.TOKEN_PUBENDS_MAX + 1)})
+    ),
+    "arguments": Ask(1, "topics", "x" * (limits.ARGUMENTS_BYTES_MAX + 1)),
+    "long arguments": Ask(1, "propose", "x" * ((6 << 20) + 1)),
+    "said together": Together((Interest("p", 1, (TopicSelector("t", "x" * 4_096),) * 100),) * 2),
     "named twice": Ack((("s", CheckpointToken()),) * 2),
     "batch": Deliver("s", "p", 0, 99, batch_of(list(range(1, 18)), message=b"m" * (1 << 20))),
 }
@@ -147,3 +159,28 @@ def test_a_batch_that_names_too_much_is_refused_before_the_names_are_read() -> N
     raw[at + 8 : at + 12] = (limits.PUBLISH_NAMES_BYTES_MAX + 8).to_bytes(4, "little")
     with pytest.raises(WireError, match="that one batch names are over the limit of 262144"):
         FrameDecoder(limits.FRAME_BYTES_MAX).feed(raw)
+
+
+@pytest.mark.parametrize("kind", [Ack, Together])
+def test_a_frame_that_is_too_large_for_its_kind_is_refused_by_its_header(kind: type[Any]) -> None:
+    """Nothing of it is decoded: what decoding costs is bounded by the header."""
+    small = Ack(()) if kind is Ack else Together((Nack("p", ((1, 2),), 1),) * 2)
+    _, key, flags = HEADER.unpack_from(bytes_of(small))
+    with pytest.raises(WireError, match=f"a frame {kind.__name__} of .* bytes is over the limit"):
+        FrameDecoder(limits.FRAME_BYTES_MAX).feed(HEADER.pack(limits.ACK_BYTES_MAX + 1, key, flags))
+
+
+def test_what_clients_of_earlier_versions_acknowledge_at_once_is_understood() -> None:
+    token = CheckpointToken({f"orders{at}": 1 << 40 for at in range(18)})
+    frame = Ack(
+        tuple((f"subscription{at:06}", token) for at in range(10_000)),
+        0,
+        tuple(Credit(f"subscription{at:06}", 1) for at in range(10_000)),
+    )
+    assert FrameDecoder(limits.FRAME_BYTES_MAX).feed(bytes_of(frame)) == [frame]
+
+
+@pytest.mark.parametrize("what", ["propose", "propose_access", "seek", "archived", "let_go"])
+def test_questions_that_bring_a_document_or_a_token_may_be_long(what: str) -> None:
+    frame = Ask(1, what, "x" * (1 << 20))
+    assert FrameDecoder(limits.FRAME_BYTES_MAX).feed(bytes_of(frame)) == [frame]

@@ -293,8 +293,7 @@ class Connection(TurnTaking):
         return self._server.runtime.take_step(steps)
 
     def _unforeseen(self, error: Exception) -> None:
-        """Refuse the connection because of an error that what came over it has caused."""
-        # The broker's core is not in doubt: its errors never get here (`Runtime.give`).
+        """Refuse the connection because of an error that it has caused, outside the core (`Runtime.give`)."""
         log.error("what a connection said was not foreseen", address=self.address, cause=error)
         self._malformed(f"{type(error).__name__}: {error}"[:REASON_CHARACTERS_MAX])
 
@@ -313,6 +312,7 @@ class Connection(TurnTaking):
         self._is_full = False
         self._server.congested.discard(self)
         self.flush()
+        self.was_read()
 
     # Receiving.
 

@@ -75,16 +75,17 @@ from tidemark.wire.frames import (
 )
 from tidemark.wire.layouts import HEADER, HEADER_BYTES, FrameLayout, check_end, key_of, record
 from tidemark.wire.limits import (
+    ACK_BYTES_MAX,
     ACKS_MAX,
     ADDRESSES_MAX,
     ARGUMENTS_BYTES_MAX,
     CREDIT_BYTES_MAX,
-    FRAME_BYTES_MAX,
     HANDSHAKE_BYTES_MAX,
     JOINED_BYTES_MAX,
     JOINED_MAX,
     JSON_BYTES_MAX,
     LINES_MAX,
+    LONG_ARGUMENTS_BYTES_MAX,
     PUBENDS_MAX,
     PUBLISH_BYTES_MAX,
     PUBLISH_NAMES_BYTES_MAX,
@@ -260,8 +261,8 @@ def write_ack(frame: Ack) -> list[Buffer]:
     parts = b"".join([write_name(name) + write_token(token) for name, token in tokens])
     parts += _CREDITS.write(frame.credits)
     size = _ACK_HEAD.size + len(parts)
-    if size > FRAME_BYTES_MAX:
-        raise WireError(f"{size} bytes do not fit into a frame")
+    if size > ACK_BYTES_MAX:
+        raise WireError(f"{size} bytes of an Ack are over the limit of {ACK_BYTES_MAX}")
     _check_ticket(frame.ticket)
     return [_ACK_HEAD.pack(size - HEADER_BYTES, _ACK, 0, frame.ticket, len(tokens)) + parts]
 
@@ -290,6 +291,14 @@ def _check_ticket(ticket: int) -> None:
 def _check_distinct(tokens: Sequence[tuple[str, CheckpointToken]]) -> None:
     if len(tokens) > 1 and len({name for name, _ in tokens}) < len(tokens):
         raise WireError("an Ack names a subscriber twice: merge its tokens")
+
+
+def _check_arguments(frame: Ask) -> None:
+    """WireError if the arguments are longer than those of this question ever are."""
+    bytes_max = LONG_ARGUMENTS_BYTES_MAX.get(frame.what, ARGUMENTS_BYTES_MAX)
+    # A character has at most 4 bytes.
+    if 4 * len(frame.arguments) > bytes_max and len(frame.arguments.encode()) > bytes_max:
+        raise WireError(f"arguments of {frame.what!r} are over the limit of {bytes_max} bytes")
 
 
 def write_credit(frame: Credit) -> list[Buffer]:
@@ -367,6 +376,7 @@ def _check_recall(frame: Recall) -> None:
 _LINE = together(Line, {"base": TICK, "upto": TICK, "wanted": TOPIC_SELECTOR})
 _JSON = text(JSON_BYTES_MAX, what="a JSON text")
 _REASON = text(REASON_BYTES_MAX, what="a reason")
+_ARGUMENTS = text(max(LONG_ARGUMENTS_BYTES_MAX.values()), what="a JSON text")
 _PUBENDS = many(NAME, PUBENDS_MAX, what="pubends")
 _SHAPES = many(FINGERPRINT, SHAPES_ASKED_MAX, what="shapes of a topic")
 _ADDRESSES = many(NAME, ADDRESSES_MAX, what="addresses")
@@ -409,12 +419,12 @@ LAYOUTS = (
     record(Subscribed, 39, name=NAME, token=TOKEN, since=TOKEN),
     FrameLayout(Deliver, _DELIVER, write_deliver, read_deliver),
     record(Gap, 41, base=TICK, upto=TICK, name=NAME, pubend=NAME, check=_check_gap),
-    FrameLayout(Ack, _ACK, write_ack, read_ack),
+    FrameLayout(Ack, _ACK, write_ack, read_ack, ACK_BYTES_MAX),
     record(Acked, 43, ticket=TICKET),
     FrameLayout(Credit, _CREDIT, write_credit, read_credit),
     record(Unsubscribe, 45, name=NAME),
     record(Unsubscribed, 46, name=NAME),
-    record(Ask, 47, ticket=TICKET, what=NAME, arguments=text(ARGUMENTS_BYTES_MAX, what="a JSON text")),
+    record(Ask, 47, ticket=TICKET, what=NAME, arguments=_ARGUMENTS, check=_check_arguments),
     record(Answer, 48, ticket=TICKET, payload=_JSON),
     record(
         Fetch,

@@ -28,7 +28,7 @@ from tidemark.wire.frames import (
     Yielded,
 )
 from tidemark.wire.layouts import HEADER, HEADER_BYTES, FrameLayout, key_of
-from tidemark.wire.limits import FRAME_BYTES_MAX, TOGETHER_MAX
+from tidemark.wire.limits import TOGETHER_BYTES_MAX, TOGETHER_MAX
 from tidemark.wire.moving import layouts as moving_layouts
 from tidemark.wire.moving.frames import Leave, Left
 from tidemark.wire.peer_layouts import MERGED
@@ -49,8 +49,8 @@ def _write_together(frame: Together) -> list[Buffer]:
         _check_merged(each)
         pieces += _WRITERS[type(each)](each)
     size = size_of(pieces)
-    if size + HEADER_BYTES > FRAME_BYTES_MAX:
-        raise WireError(f"{size} bytes do not fit into a frame of {FRAME_BYTES_MAX}")
+    if size + HEADER_BYTES > TOGETHER_BYTES_MAX:
+        raise WireError(f"{size} bytes do not fit into a frame of {TOGETHER_BYTES_MAX}")
     return [HEADER.pack(size, _TOGETHER, 0), *pieces]
 
 
@@ -89,7 +89,7 @@ LAYOUTS = (
     *client_layouts.LAYOUTS,
     *security_layouts.LAYOUTS,
     *moving_layouts.LAYOUTS,
-    FrameLayout(Together, _TOGETHER, _write_together, _read_together),
+    FrameLayout(Together, _TOGETHER, _write_together, _read_together, TOGETHER_BYTES_MAX),
 )
 _WRITERS = {layout.frame: layout.write for layout in LAYOUTS}
 #: key in a header -> layout

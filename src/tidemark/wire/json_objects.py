@@ -12,6 +12,7 @@ another type.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
@@ -24,7 +25,12 @@ from tidemark.errors import WireError
 #: How deep the arguments of a question may nest, and how many digits their numbers may have.
 ARGUMENTS_DEPTH_MAX = 16
 DIGITS_MAX = 32
+#: Longer arguments have a document in them, or a token: one long text, and few values besides.
+SHORT_CHARACTERS_MAX = 64 << 10
+LONG_VALUES_MAX = 1_024
 
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+_VALUE = re.compile(r"[\[{,]")
 _T = TypeVar("_T")
 _Read = Callable[[Any], Any]
 
@@ -69,9 +75,12 @@ def read_json(kind: type[_T], found: object) -> _T:
 def read_arguments(text: str) -> dict[str, Any]:
     """Return the JSON object that a stranger gives as arguments; WireError if the text is anything else.
 
-    The object nests at most ARGUMENTS_DEPTH_MAX deep and has finite numbers, whole ones of at most DIGITS_MAX
+    The look at long arguments is one pass: making values of megabytes of brackets would take seconds. The
+    object nests at most ARGUMENTS_DEPTH_MAX deep and has finite numbers, whole ones of at most DIGITS_MAX
     digits, so that whatever is done with its values, such as printing them, is bounded too.
     """
+    if len(text) > SHORT_CHARACTERS_MAX and len(_VALUE.findall(_STRING.sub("", text))) > LONG_VALUES_MAX:
+        raise WireError(f"arguments of this length have at most {LONG_VALUES_MAX} values")
     try:
         found = json.loads(text, parse_int=_short_integer, parse_float=_finite, parse_constant=_no_constant)
     except RecursionError:

@@ -90,7 +90,7 @@ def record(
         made: Frame = value
         return made
 
-    return FrameLayout(frame, key, write, read)
+    return FrameLayout(frame, key, write, read, frame_bytes_max)
 
 
 def check_end(at: int, end: int) -> None:

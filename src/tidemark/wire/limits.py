@@ -68,8 +68,16 @@ SELECTOR_BYTES_MAX = 4 * SELECTOR_CHARACTERS_MAX
 SCHEMA_BYTES_MAX = 256 << 10
 REASON_BYTES_MAX = 64 << 10
 JSON_BYTES_MAX = 8 << 20
-#: the arguments of a question: the largest is a topology, of whose characters JSON may make six each
-ARGUMENTS_BYTES_MAX = 6 << 20
+#: The arguments of a question. Some have a whole document, of whose characters JSON may make six each, or a
+#: token.
+ARGUMENTS_BYTES_MAX = 64 << 10
+LONG_ARGUMENTS_BYTES_MAX = {
+    "propose": 6 << 20,
+    "propose_access": 6 << 20,
+    "seek": 1 << 20,
+    "archived": 1 << 20,
+    "let_go": 1 << 20,
+}
 OVERLAY_BYTES_MAX = 1 << 20
 ACCESS_BYTES_MAX = 4 << 20
 #: one step of a proof, such as a bearer token; with the rest of its frame it fits into a handshake
@@ -77,7 +85,8 @@ PROOF_BYTES_MAX = 7 << 10
 MECHANISMS_MAX = 16
 
 RANGES_MAX = 4_096
-WANTED_MAX = 65_536
+#: lines of an Interest: four times as many as a broker tells
+WANTED_MAX = 1_024
 SCHEMAS_MAX = 16_384
 #: shapes of an open topic that are asked for at a time
 SHAPES_ASKED_MAX = 4_096
@@ -85,9 +94,15 @@ NEIGHBOURS_MAX = 4_096
 ROWS_MAX = 4_096
 #: frames in a Together
 TOGETHER_MAX = 4_096
+#: twice as much as brokers put into one (`broker.departures`)
+TOGETHER_BYTES_MAX = 512 << 10
 PUBENDS_MAX = 4_096
-TOKEN_PUBENDS_MAX = 65_536
+TOKEN_PUBENDS_MAX = 4_096
 ACKS_MAX = 65_536
+#: A client of an earlier version acknowledges all that it has at once, such as 10,000 subscriptions to 18
+#: pubends; a client of this version sends frames of about ACK_TICKS ticks.
+ACK_BYTES_MAX = 4 << 20
+ACK_TICKS = 4_096
 #: addresses of other brokers in a refusal
 ADDRESSES_MAX = 64
 #: lines of one recall, one for each selector that the subscriber had in the range

@@ -19,6 +19,7 @@ from ipaddress import ip_address
 from secrets import token_hex
 from typing import Any
 
+from tidemark.client.connecting.ack_frames import in_frames
 from tidemark.client.connecting.addresses import SocketAddress
 from tidemark.client.connecting.backoff import Backoff
 from tidemark.client.connecting.connection import BrokerConnection
@@ -285,8 +286,7 @@ class PushLink(Link):
         if self._connection.is_resting:
             return  # parked again before anything could be sent
         credit = tuple(Credit(name, granted) for name, granted in self._credit.items())
-        acks = (Ack(tuple(self._acks.items()), 0, credit),) if self._acks or credit else ()
-        for frame in (*self._waiting, *acks):
+        for frame in (*self._waiting, *in_frames(tuple(self._acks.items()), credit)):
             self._connection.send(frame)
         self._waiting.clear()
         self._acks.clear()

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from tidemark.client.connecting.ack_frames import in_frames
 from tidemark.client.connecting.link import Link
 from tidemark.client.connecting.refusals import error_of
 from tidemark.errors import TimedOutError
@@ -98,8 +99,8 @@ class Acks:
             if each.is_busy:
                 self.soon(each, BUSY_SECONDS)
         granted = _credits((each.name, each.to_grant()) for each in connected)
-        if tokens or granted:
-            self._link.send(Ack(tuple(tokens), 0, granted))
+        for frame in in_frames(tokens, granted):
+            self._link.send(frame)
 
     async def commit(self, tokens: Tokens, timeout: float) -> None:
         """Acknowledge all of `tokens` or nothing; return when the broker has them on disk.

@@ -145,7 +145,7 @@ class LimitsSection:
         "While a broker leaves more than this unread, it gets no more knowledge; it asks again later.",
     )
     all_queues: Size = _size(
-        "1GiB", "While all output queues together exceed this, the longest ones are disconnected."
+        "512MiB", "While all output queues together exceed this, the longest ones are disconnected."
     )
     input: Size = _size(
         "128MiB",

@@ -13,6 +13,7 @@ from tidemark.errors import ConfigError
 from tidemark.message.visible import control_problem, visible
 from tidemark.node.config.units import HostPort
 from tidemark.ticks.token import PUBEND_BYTES_MAX
+from tidemark.wire.limits import PUBENDS_MAX
 
 if TYPE_CHECKING:
     from tidemark.node.topology.topology import BrokerPlacement, Bundle, Tree
@@ -97,6 +98,8 @@ def _check_brokers(placements: Sequence[BrokerPlacement]) -> None:
             if other != each.name:
                 reason = f"the pubend {pubend!r} is hosted by {other!r} already; choose another name"
                 raise ConfigError(reason, key=f"{key}.pubends")
+        if len(hosts) > PUBENDS_MAX:
+            raise ConfigError(f"there are more than {PUBENDS_MAX} pubends: no token has more", key="brokers")
         other = listening.setdefault(each.listen, each.name)
         if each.listen.port and other != each.name:
             raise ConfigError(f"{each.listen} is where {other!r} listens already", key=f"{key}.listen")

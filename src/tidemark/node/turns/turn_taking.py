@@ -14,11 +14,14 @@ from tidemark.node.sockets import is_here
 from tidemark.node.turns.accounts import Account
 from tidemark.node.turns.turns import SLICE_FRAMES_MAX, SLICE_SECONDS, Turns
 from tidemark.wire.decoder import FrameDecoder, FrameTally
-from tidemark.wire.frames import Frame, Topic
+from tidemark.wire.frames import Describe, Frame, Topic
 from tidemark.wire.liveness.liveness import Liveness
 
 #: Frames that are looked at for one slice, to find out whether they need steps.
 READY_FRAMES = 32
+#: While so much of what was sent to it waits, a client is not told of more topics: their schemas are large,
+#: and asking for them takes a few bytes. It is more than a transport holds before it says that it is full.
+UNREAD_BYTES_MAX = 1 << 20
 #: What a frame took counts for one part in so many of what frames take, and for no more than these seconds:
 #: what others have said is often settled together with a frame.
 FRAMES_TOLD = 8
@@ -35,6 +38,7 @@ class TurnTaking(asyncio.BufferedProtocol):
         "_is_away",
         "_is_closing",
         "_is_parked",
+        "_is_unread",
         "_is_waiting",
         "_prepared",
         "_steps",
@@ -74,8 +78,9 @@ class TurnTaking(asyncio.BufferedProtocol):
         self._goes_first = False
         #: a thread does a step, and this connection has been left out of the turns until it is done
         self._is_away = self._is_parked = False
-        #: nothing is read, because the disk is behind or the broker stops
-        self.is_held = False
+        #: nothing is read, because the disk is behind, the broker stops, or the next frame is a Describe and
+        #: `_is_unread`: too much that was sent waits for the other side to read it
+        self.is_held = self._is_unread = False
         #: whether the other side is alive, on the loop's clock; the server's sweeps judge by it
         self.liveness = Liveness(time())
 
@@ -108,6 +113,11 @@ class TurnTaking(asyncio.BufferedProtocol):
         if self._is_away or (self._steps is not None and not self._prepare(until)):
             return 0
         for at, frame in enumerate(self._unheard[:READY_FRAMES]):
+            if type(frame) is Describe and self._has_unread():
+                if not at:
+                    self._is_unread = True
+                    self.pause()
+                return at
             steps = self._steps_for(frame) if frame is not self._prepared else None
             if steps is not None:
                 if at:
@@ -118,6 +128,16 @@ class TurnTaking(asyncio.BufferedProtocol):
             if type(frame) is Topic:
                 return at + 1  # what follows may need steps because of it
         return min(len(self._unheard), READY_FRAMES)
+
+    def _has_unread(self) -> bool:
+        """Whether the other side leaves so much unread that it is told of no topics."""
+        return self._transport is not None and self._transport.get_write_buffer_size() > UNREAD_BYTES_MAX
+
+    def was_read(self) -> None:
+        """The other side has read what was sent to it: hear what waits for that."""
+        if self._is_unread:
+            self._is_unread = False
+            self.resume()
 
     def _prepare(self, until: float) -> bool:
         """Take steps for the first frame in `_unheard`; return whether all have been taken."""
