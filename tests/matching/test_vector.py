@@ -18,6 +18,7 @@ from tests.matching.dict_columns import DictColumns
 from tests.matching.selector_strategies import TYPES as USUAL_TYPES
 from tests.matching.selector_strategies import Event, SimpleFields, events, literals, trees
 from tests.matching.selector_strategies import values as field_values
+from tidemark.matching.index.plans import plans_of
 from tidemark.matching.selectors.evaluate import evaluate
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.selectors.tree import (
@@ -34,6 +35,8 @@ from tidemark.matching.selectors.tree import (
 from tidemark.matching.vectors import vector
 from tidemark.matching.vectors.vector import compile_condition
 from tidemark.message.batches.columns import Bools, Column, ColumnSource
+from tidemark.message.batches.reader import EventReader
+from tidemark.message.schema import Schema
 from tidemark.message.types import (
     BOOLEAN,
     BYTES,
@@ -270,3 +273,22 @@ def test_an_empty_batch_has_no_answers() -> None:
     ):
         tree = Not(parse(text))
         assert_agrees(tree, [], TYPES)
+
+
+def test_a_long_or_of_values_of_one_field_is_compiled_to_one_predicate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled: list[object] = []
+    leaf = vector._leaf
+
+    def counted(node: Any, truth: bool, types: Any) -> Any:
+        compiled.append(node)
+        return leaf(node, truth, types)
+
+    monkeypatch.setattr(vector, "_leaf", counted)
+    fields = EventReader(Schema.parse("[n: int]"), {})
+    plans = plans_of(parse(" OR ".join(f"n = {number * 3}" for number in range(49))), fields)
+    conditions = {each for plan in plans for each in plan.conditions}
+    for each in conditions:
+        compile_condition(each, fields)
+    assert len(conditions) == len(compiled) == 1

@@ -36,7 +36,9 @@ def plans_of(tree: Node, fields: FieldTypes) -> list[BoxPlan]:
     clauses = normalise(tree, fields)
     if clauses is None:
         return [BoxPlan(Clause((), (tree,)), (), (tree,))]
-    return [plan for clause in clauses for plan in _plans(clause, tree, fields)]
+    # One clause says IN where a selector may have an OR of fifty comparisons, each compiled to 1,000 bytes.
+    whole = clauses_to_tree(clauses, fields) if len(clauses) == 1 else tree
+    return [plan for clause in clauses for plan in _plans(clause, whole, fields)]
 
 
 def declared_type(path: Path, fields: FieldTypes) -> Type:
