@@ -20,6 +20,8 @@ class FakeServer:
 
     def __init__(self, name: str, *neighbours: str) -> None:
         self.access = None
+        self.audited: list[tuple[str, str, str]] = []
+        self.security = SimpleNamespace(audit=SimpleNamespace(write=self.audit))
         self.name = name
         self.incarnation = 1
         self.neighbours = neighbours
@@ -36,6 +38,9 @@ class FakeServer:
 
     def time(self) -> float:
         return 0.0
+
+    def audit(self, what: str, *, who: str, how: str) -> None:
+        self.audited.append((what, who, how))
 
     def opened_local(self, link: LocalLink) -> None:
         self.local.add(link)
@@ -144,5 +149,14 @@ def test_only_those_who_know_each_other_are_linked() -> None:
         assert local_brokers.link(cast(Server, a), "b") is None
         local_brokers.enter(cast(Server, b))
         assert local_brokers.link(cast(Server, a), "b") is None
+
+    asyncio.run(story())
+
+
+def test_it_is_in_the_audit_log_of_both_sides() -> None:
+    async def story() -> None:
+        a, b, _ = pair()
+        assert a.audited == [("link", "b", "this process")]
+        assert b.audited == [("link", "a", "this process")]
 
     asyncio.run(story())
