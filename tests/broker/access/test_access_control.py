@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast, get_args
 
 import pytest
@@ -406,8 +407,10 @@ def test_a_frame_that_is_not_known_to_be_harmless_is_denied() -> None:
 
 
 def test_every_question_says_who_may_ask_it() -> None:
-    of_core = desk().broker._admin.known
-    of_process = ProcessAdmin(cast(Any, None)).known
+    broker = desk().broker
+    of_core = broker._admin.known
+    node = SimpleNamespace(runtime=SimpleNamespace(broker=broker))
+    of_process = ProcessAdmin(cast(Any, node)).known
     assert {"status", "propose", "config"} <= of_process
     assert {"topics", "remove"} <= of_core
     assert of_core | of_process == RIGHTS.keys()
