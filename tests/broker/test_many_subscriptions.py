@@ -296,3 +296,55 @@ def test_a_page_of_topics_costs_what_is_on_it() -> None:
     found = json.loads(answer.payload)
     assert [each["topic"] for each in found["items"]][:2] == ["t30.a.b", "t300.a.b"]
     assert topics.gone_through == 0
+
+
+def durable(at: Desk, client: int, name: str, selector: str = "n = 1") -> list[Any]:
+    """Subscribe durably; returns the refusals."""
+    answers = at.do(client, Subscribe(name, "t", selector, True, 1_000))
+    return [each for each in answers if isinstance(each, Refused)]
+
+
+def test_a_broker_has_a_limit_of_durable_subscriptions_whoever_is_connected() -> None:
+    at = desk(ClientLimits(durable=3))
+    for client in range(1, 4):
+        assert not durable(at, client, f"s{client}")
+        at.gone(client)
+    (refused,) = durable(at, 4, "one more")
+    assert (refused.code, refused.name) == ("limit", "one more")
+    assert "limits.durable_subscriptions" in refused.reason
+    assert at.broker.counters["limits_refused"] == 1
+    assert not at.broker.hosts("one more")
+    assert not durable(at, 4, "s1"), "one that is there comes back"
+    assert not durable(at, 4, "s1", "n = 2"), "also with another selector"
+    assert is_taken(at, 4, "passing")
+    at.do(4, Unsubscribe("s2"))
+    assert not durable(at, 4, "one more")
+
+
+def test_a_broker_has_a_limit_of_bytes_of_the_selectors_of_durable_subscriptions() -> None:
+    long = "n = 1 OR n = 2"
+    at = desk(ClientLimits(durable_selector_bytes=2 * len("t" + long) + 5))
+    assert not durable(at, 1, "a", long)
+    assert not durable(at, 1, "b", long)
+    (refused,) = durable(at, 2, "c")
+    assert (refused.code, refused.name) == ("limit", "c")
+    assert "limits.durable_selectors" in refused.reason
+    assert [each.code for each in durable(at, 1, "a", "n = 3")] == ["limit"], "the one before is still needed"
+    at.gone(1)
+    assert not durable(at, 2, "a", long), "who comes back is not refused"
+    at.do(2, Unsubscribe("b"))
+    assert not durable(at, 2, "c", "n = 3")
+
+
+def test_what_durable_subscriptions_are_together_is_counted_right_through_changes_and_ends() -> None:
+    at = desk()
+    for number in range(5):
+        durable(at, 1, f"s{number}", f"n = {number}")
+        durable(at, 1, f"s{number}", f"n > {number}")
+    at.pass_time(1)
+    totals = at.broker._host.durables
+    assert totals.subscriptions == 5
+    assert totals.selector_bytes >= 5 * len("tn > 0")
+    for number in range(5):
+        at.do(1, Unsubscribe(f"s{number}"))
+    assert (totals.subscriptions, totals.selector_bytes) == (0, 0)

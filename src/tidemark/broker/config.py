@@ -22,7 +22,7 @@ MILLISECOND = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """What one connection of a client, or one address, may ask a broker to keep for it."""
+    """What clients may ask a broker to keep for them: one connection, one address, or all together."""
 
     #: subscriptions that it has at a time
     subscriptions: int = 10_000
@@ -32,6 +32,10 @@ class ClientLimits:
     topics: int = 10_000
     #: all connections of one address may have so many times what one may have
     address_times: int = 10
+    #: durable subscriptions of the broker, those that are away included
+    durable: int = 100_000
+    #: bytes of their patterns and selectors
+    durable_selector_bytes: int = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)

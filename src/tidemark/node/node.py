@@ -573,6 +573,8 @@ def broker_config(config: Config, incarnation: int) -> BrokerConfig:
             config.limits.scans,
             config.limits.topics,
             config.limits.address_times,
+            config.limits.durable_subscriptions,
+            config.limits.durable_selectors,
         ),
         pfs_sync=thresholds.pfs_sync,
         link_version=config.links.version,

@@ -197,7 +197,8 @@ def test_the_audit_log_says_who_had_brokers_let_go_what_was_erased_and_by_which_
         lines = [json.loads(line) for line in (tmp_path / "data" / "audit.log").read_text().splitlines()]
         asked = [each for each in lines if each.get("question") == "let_go"]
         assert [(each["what"], each["who"], each["erasure"]) for each in asked] == [
-            ("asked", "ops", "0f1e2d3c4b5a")
+            ("asked", "ops", "0f1e2d3c4b5a"),
+            ("answered", "ops", "0f1e2d3c4b5a"),
         ]
         assert CheckpointToken.parse(asked[0]["token"]) == CheckpointToken({"p": 7})
 

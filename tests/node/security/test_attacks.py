@@ -77,7 +77,7 @@ def test_nobody_acknowledges_for_the_subscription_of_somebody_else(tmp_path: Pat
         assert before < told.upto
         await bob.say(Ack((("alice.s", token),), 9))
         refused = await bob.hear(Refused)
-        assert (refused.what, refused.name, refused.code) == ("ack", "9", "taken")
+        assert (refused.what, refused.name, refused.code) == ("ack", "9", "unknown")
         # Without a ticket nobody is told, and nothing is kept either.
         await bob.say(Ack((("alice.s", token),)), Ping(1))
         await bob.hear(Pong)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from tidemark.broker.access.access_control import AccessControl
 from tidemark.broker.config import ClientLimits
-from tidemark.broker.hosting.subscription import SELECTORS_MAX, HostedSubscription
+from tidemark.broker.hosting.subscription import SELECTORS_MAX, DurableTotals, HostedSubscription, bytes_of
 from tidemark.broker.publishing.consumed_limit import ConsumedLimit
 from tidemark.broker.selector_fit import check_fit, has_topic
 from tidemark.broker.turn import Turn
@@ -40,6 +40,8 @@ class Admission:
         self._limits = limits
         self._access = access
         self._counters = turn.counters
+        #: what the durable subscriptions here are together; only `Host` changes it
+        self.durables = DurableTotals()
         #: client -> ids of its subscriptions; only `Sessions` changes it
         self.by_client: dict[int, set[int]] = {}
         #: owner -> how many subscriptions it has, durable ones that are away included
@@ -141,11 +143,36 @@ class Admission:
             return "taken", f"{frame.name!r} is taken by another subscription: choose another name"
         if known is not None and len(known.periods) >= SELECTORS_MAX and is_change(frame, known):
             return "limit", f"{frame.name!r} changes its selector faster than it acknowledges events"
+        problem = self._too_much_durable(frame, known) if frame.durable else None
+        if problem is not None:
+            self._counters["limits_refused"] += 1
+            return "limit", problem
         proved = known.released if known is not None else {}
         problem = self.consumed.problem(frame.token, proved) if frame.token is not None else None
         if problem is not None:
             return "token", problem
         return self.problem(frame.pattern, frame.selector, is_ruled=not self._access.is_open)
+
+    def _too_much_durable(self, frame: Subscribe, known: HostedSubscription | None) -> str | None:
+        """Return why this broker cannot keep a durable subscription, or another selector of one; else None.
+
+        One that is there already is never refused.
+        """
+        most, bytes_max = self._limits.durable, self._limits.durable_selector_bytes
+        if known is None and self.durables.subscriptions >= most:
+            return (
+                f"this broker has {most} durable subscriptions, as many as limits.durable_subscriptions "
+                "allows: remove those that nobody needs (`tidemark subs`), or subscribe at another broker"
+            )
+        if known is not None and not is_change(frame, known):
+            return None
+        if self.durables.selector_bytes + bytes_of(wanted_by(frame)) > bytes_max:
+            return (
+                f"the selectors of this broker's durable subscriptions have {self.durables.selector_bytes} "
+                f"bytes, and limits.durable_selectors allows {bytes_max}: write a shorter selector, remove "
+                "subscriptions that nobody needs (`tidemark subs`), or subscribe at another broker"
+            )
+        return None
 
     def problem(self, pattern: str, selector: str, *, is_ruled: bool) -> tuple[str, str] | None:
         """Return the code and the reason if a pattern and a selector make no subscription; else None.

@@ -24,7 +24,12 @@ from tidemark.broker.hosting.delivery import Delivery, Fanout
 from tidemark.broker.hosting.host_state import HostState
 from tidemark.broker.hosting.match_log import MatchLog
 from tidemark.broker.hosting.owed import OwedQuestions
-from tidemark.broker.hosting.subscription import HostedSubscription, SavedSubscription, SelectorPeriod
+from tidemark.broker.hosting.subscription import (
+    DurableTotals,
+    HostedSubscription,
+    SavedSubscription,
+    SelectorPeriod,
+)
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.streams.interest import HERE, Interests
 from tidemark.broker.streams.stream import Ranges, Stream
@@ -84,6 +89,8 @@ class Host:
         #: shared with this host's parts; see `HostState`
         self.constreams = state.constreams
         self.subscriptions = state.subscriptions
+        #: of the durable ones among them; `Admission` holds it too
+        self.durables = DurableTotals()
         #: member of the audience -> the subscriber and the selector that it stands for
         self._members: dict[int, tuple[HostedSubscription, SelectorPeriod]] = {}
         #: member -> the interest version of this broker that first asks for it. Constreams read it
@@ -133,6 +140,7 @@ class Host:
             subscription.owner = each.owner
             subscription.known = dict(periods[0].since if each.known is None else each.known)
             self.subscriptions[each.id] = subscription
+            self.durables.subscriptions += 1
             for period in periods:
                 self._add_period(subscription, period)
         for pubend, constream in self.constreams.items():
@@ -173,6 +181,7 @@ class Host:
             subscription.released = dict(since)
             period.since, period.kept = dict(since), set(since)  # the subscriber is told once that is on disk
         self.subscriptions[subscription.id] = subscription
+        self.durables.subscriptions += subscription.durable
         self._add_period(subscription, period)
         self._interests.note_change()
 
@@ -188,6 +197,7 @@ class Host:
         subscription.periods.append(period)
         period.version = self._interests.want_here(period.wanted)
         self._members[period.member] = subscription, period
+        self.durables.count(subscription, period)
         self._versions[period.member] = period.version
         self.audience.add(period.member, period.wanted.pattern, period.wanted.selector)
         self.audience.prepare(period.member)
@@ -207,6 +217,7 @@ class Host:
     def leave(self, subscription: HostedSubscription) -> None:
         """A subscriber is gone for good."""
         del self.subscriptions[subscription.id]
+        self.durables.subscriptions -= subscription.durable
         self.acknowledgements.forget(subscription)
         self.disconnect(subscription)
         for period in subscription.periods:
@@ -229,6 +240,7 @@ class Host:
             self._interests.note_change()
 
     def _forget(self, period: SelectorPeriod) -> None:
+        self.durables.count(self._members[period.member][0], period, -1)
         del self._members[period.member], self._versions[period.member]
         self._interests.want_no_more(period.wanted)
         self.audience.remove(period.member)

@@ -53,6 +53,7 @@ class Sessions:
         self._host = host
         self._admission = admission
         self._consumed = admission.consumed
+        admission.durables = host.durables
         self._access = access
         self._turn = turn
         self._out = turn.out

@@ -31,6 +31,20 @@ class SelectorPeriod:
 
 
 @dataclass(slots=True)
+class DurableTotals:
+    """What the durable subscriptions of a host are together, those that are away included."""
+
+    subscriptions: int = 0
+    #: of their patterns and selectors, older selectors that are still needed included
+    selector_bytes: int = 0
+
+    def count(self, subscription: HostedSubscription, period: SelectorPeriod, times: int = 1) -> None:
+        """Count a selector of a subscription, if that is durable; `times` is -1 when it is forgotten."""
+        if subscription.durable:
+            self.selector_bytes += times * bytes_of(period.wanted)
+
+
+@dataclass(slots=True)
 class HostedSubscription:
     """A subscriber, connected or not. At each pubend it is not started, catching up, live, or away."""
 
@@ -161,3 +175,8 @@ class SavedSubscription:
     epoch: int = 0
     made_at: int = 0
     owner: str = ""
+
+
+def bytes_of(wanted: TopicSelector) -> int:
+    """Return the bytes of a pattern and a selector."""
+    return len(wanted.pattern.encode()) + len(wanted.selector.encode())

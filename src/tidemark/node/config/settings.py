@@ -123,6 +123,14 @@ class LimitsSection:
         "wildcard.",
         least=0,
     )
+    durable_subscriptions: int = setting(
+        100_000,
+        "How many durable subscriptions the broker keeps, those that nobody is connected to included.",
+        least=1,
+    )
+    durable_selectors: Size = _size(
+        "64MiB", "How much text the patterns and selectors of all durable subscriptions may have together."
+    )
     topics: int = setting(10_000, "How many new topics one connection may declare.", least=1)
     questions: int = setting(
         1_000, "How many questions of administrators one connection may ask in a second.", least=1
