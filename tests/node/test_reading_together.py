@@ -12,8 +12,8 @@ from tests.live_node import config_at
 from tests.node.speech import Stage, events, play
 from tidemark.broker.effects import AppendEvents, CommitTables, Effect, SaveReleased, SyncLog
 from tidemark.node.runtime import Runtime
-from tidemark.node.turns.sync_hold import SyncHold
 from tidemark.node.turns.settling import SETTLED_LATER_ROWS_MAX
+from tidemark.node.turns.sync_hold import SyncHold
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import Ack, Acked, Publish, Published
 
