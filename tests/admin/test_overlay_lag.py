@@ -38,8 +38,9 @@ def test_every_broker_tells_what_all_brokers_owe(tmp_path: Path) -> None:
         eventually(lambda: owed(nodes.url("east")) == expected)
         assert owed(nodes.url("west")) == expected
         with admin.connect(nodes.url("west")) as client:
-            assert admin.topic_demand(client, "t", like=nodes.url("west")) == TopicDemand(("of-east", "of-west"), 12)
-            assert admin.topic_demand(client, "other", like=nodes.url("west")) == TopicDemand((), 0)
+            like = nodes.url("west")
+            assert admin.topic_demand(client, "t", like=like) == TopicDemand(("of-east", "of-west"), 12)
+            assert admin.topic_demand(client, "other", like=like) == TopicDemand((), 0)
         nodes.stop("west")
         with admin.connect(nodes.url("east")) as client:
             assert list(admin.overlay_lag(client, like=nodes.url("east")).silent) == ["west"]
