@@ -42,6 +42,7 @@ from tidemark.lab.fuzz.connections import (
     pubend_of,
 )
 from tidemark.lab.fuzz.frame_maker import FrameMaker
+from tidemark.lab.fuzz.frame_work import FrameWork
 from tidemark.lab.fuzz.values import HostileValues
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.registry import Registry
@@ -118,6 +119,8 @@ class CoreFuzzer:
         self.open: dict[int | str, CoreConnection] = {}
         self._next_client = SUBSCRIBER + 1
         self._said = Said()
+        #: counts what the broker does for each frame
+        self.work = FrameWork()
         pubends = [PUBEND, *map(pubend_of, NEIGHBOURS)]
         values = HostileValues(self._chance, pubends, ["a", *NEIGHBOURS])
         shared = self, values, FrameMaker(values), self._said
@@ -310,6 +313,10 @@ class CoreConnection(HostileConnection):
         self._world.open[self.number] = self
 
     def _give(self, raw: bytes) -> None:
+        with self._world.work.of(raw, self._said):
+            self._hand_over(raw)
+
+    def _hand_over(self, raw: bytes) -> None:
         try:
             frames = FrameDecoder(FRAME_BYTES_MAX, joins=True).feed(raw)
         except WireError:

@@ -17,10 +17,10 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 
 from tidemark.errors import TidemarkError
-from tidemark.lab.fuzz.values import PUBLISHERS, RICH, SCHEMAS, HostileValues
+from tidemark.lab.fuzz.values import MANY, MANY_SHARE, PUBLISHERS, RICH, SCHEMAS, HostileValues
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.schema import Schema
-from tidemark.ticks import TICK_FIRST, CheckpointToken
+from tidemark.ticks import TICK_FIRST, TICK_LAST, CheckpointToken
 from tidemark.wire.codec import LAYOUTS, encode
 from tidemark.wire.frames import Together
 
@@ -46,6 +46,8 @@ class FrameMaker:
         #: mark -> the number that it stands for in the frame that is being made; None: there are no marks
         self._marks: dict[int, int] | None = {}
         self._next_mark = count(_FIRST_MARK)
+        #: the value that is being made is one of many
+        self._is_within = False
         #: the range of the frame that is being made
         self._span = (0, 0)
 
@@ -126,12 +128,28 @@ class FrameMaker:
         if arguments[-1] is not Ellipsis:
             return tuple(self._value(name, each) for each in arguments)
         size = self._chance.choice((0, 1, 1, 1, 2, 3, 5))
+        if not self._is_within and self._chance.random() < MANY_SHARE:
+            return self._many(name, arguments[0])
         if get_args(arguments[0]) == (int, int):
             return self._ranges(size)
         made = [self._value(name, arguments[0]) for _ in range(size)]
         if get_args(arguments[0]) == (str, CheckpointToken):
             made = list(dict(made).items())
         return tuple(made)
+
+    def _many(self, name: str, item: Any) -> tuple[Any, ...]:
+        """As many items as a frame may have, or nearly: a few different ones again and again."""
+        size = self._chance.choice(MANY)
+        if get_args(item) == (int, int):
+            return self._ranges(min(size, MANY[1]))
+        self._is_within = True
+        try:
+            some = [self._value(name, item) for _ in range(8)]
+        finally:
+            self._is_within = False
+        if get_args(item) == (str, CheckpointToken):
+            return tuple((f"evil-{at}", some[at % 8][1]) for at in range(size))
+        return tuple(some[at % 8] for at in range(size))
 
     def _ranges(self, size: int) -> tuple[tuple[int, int], ...]:
         """Ranges in order, which are within the range of the frame if it has one."""
@@ -145,6 +163,8 @@ class FrameMaker:
 
     def _token(self) -> CheckpointToken:
         size = self._chance.choice((0, 1, 1, 2, 3))
+        if not self._is_within and self._chance.random() < MANY_SHARE:
+            return CheckpointToken({f"p{at}": self._values.tick() % TICK_LAST for at in range(MANY[-1])})
         names = {self._values.text("pubend") or "p" for _ in range(size)}
         return CheckpointToken({name: self._marked(self._values.tick()) for name in sorted(names)})
 

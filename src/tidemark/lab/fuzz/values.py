@@ -141,8 +141,33 @@ ARGUMENTS = (
     '{"text": "a = [[[[", "base": 9223372036854775807}',
     '{"text": "[brokers.evil]", "base": 1e5}',
     '{"base": "x"}',
+    '{"text": "", "base": 1e999}',
+    '{"snapshot": "x", "file": "y", "offset": -1e999, "bytes": 1e999}',
+    '{"name": "evil-1", "to": -1e999, "limit": 1e999}',
+    '{"base": 0, "text": "brokers' + ".a" * 16_000 + '=1"}',
+    '{"base": 0, "text": "[roles' + ".a" * 16_000 + ']"}',
+    '{"base": 0, "text": "a = ' + "9" * 5_000 + '"}',
+    '{"a": [' + "[]," * 20_000 + "0]}",
+    '{"a": [' + "0," * 500_000 + "0]}",
+    '{"base": 0, "text": "#' + "x" * (1 << 20) + '"}',
 )
-TEXTS = ("", "x", "\x00", "é" * 200, "tm1.", "not = = toml", "a = " + "[" * 2_000, "[brokers.x]\nlisten = 7")
+TEXTS = (
+    "",
+    "x",
+    "\x00",
+    "é" * 200,
+    "tm1.",
+    "not = = toml",
+    "a = " + "[" * 2_000,
+    "[brokers.x]\nlisten = 7",
+    "brokers" + ".a" * 16_000 + " = 1",
+    "[users" + ".a" * 16_000 + "]",
+    "[roles.x]\nquota.subscriptions = " + "9" * 5_000,
+    "x = [" + "1," * 100_000 + "]",
+)
+#: How often something of which a frame has many is there so many times: a frame near its largest size.
+MANY_SHARE = 0.004
+MANY = (200, 1_000, 4_096)
 
 #: Numbers that no field allows, or few do.
 OUTSIDE = (-1, -(2**31), -(2**63), -(2**63) + 1, 2**63 - 1, 2**63 - 2, 2**62, TICK_LAST + 1, TICK_FIRST - 1)
