@@ -304,7 +304,7 @@ def _ask_again_and_again() -> list[Patch]:
     return [
         (Pace, "due", impatient),
         (Pace, "patience_us", lambda _self, _tries: 50_000),
-        (HistoryQueue, "rest", lambda _self, frame: [frame]),
+        (HistoryQueue, "rest", lambda _self, frame, _gone: [frame]),
         (Fetching, "passed", again),
     ]
 
