@@ -11,7 +11,8 @@ import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, cycle
+from json import dumps
 
 from tidemark.lab.bench.hostile.bare_client import BareClient
 from tidemark.message.batches.batch import EVENT_BYTES_MAX, BatchBuilder, EventBatch, Shape
@@ -19,8 +20,8 @@ from tidemark.message.schema import Schema
 from tidemark.ticks import TICK_LAST, CheckpointToken
 from tidemark.wire import answers
 from tidemark.wire.codec import encode
-from tidemark.wire.frames import Ack, Ask, Fetch, Publish, Subscribe, Topic
-from tidemark.wire.limits import PUBLISH_BYTES_MAX
+from tidemark.wire.frames import Ack, Ask, Describe, Fetch, Ping, Publish, Subscribe, Topic
+from tidemark.wire.limits import ARGUMENTS_BYTES_MAX, OVERLAY_BYTES_MAX, PUBLISH_BYTES_MAX
 
 PUBEND = "main"
 NUMBERS = Schema.parse("[n: long, payload: bytes]")
@@ -31,6 +32,8 @@ AGAIN_SECONDS = 0.05
 #: The scheduling priority of attackers, the lowest there is: on machines of their own they would take no
 #: processor time from the broker and its clients, and what is measured is the broker, not the system.
 NICE = 19
+#: How long an attack leaves unread what the broker sends, on one connection.
+UNREAD_SECONDS = 5.0
 #: Connections that say nothing.
 HALF_OPEN = 200
 
@@ -50,12 +53,25 @@ class Sizes:
     #: events with lists in one batch, and publishers' names in one
     nested: int
     names: int
+    #: parts of a dotted key; bytes of the arguments of a question, and of a topology
+    key_parts: int
+    question_bytes: int
+    document_bytes: int
+    #: subscriptions in one acknowledgement
+    acknowledged: int
 
 
 #: As large as a broker takes it: a batch, what a batch names, and an event.
-FULL = Sizes(100_000, 200, 2_800, 600, EVENT_BYTES_MAX - 64, 65_536, 60, PUBLISH_BYTES_MAX, 50_000, 1_200)
-QUICK = Sizes(10_000, 20, 2_800, 100, 64 << 10, 4_096, 20, 1 << 20, 20_000, 1_200)
-TINY = Sizes(20, 2, 10, 3, 1 << 10, 8, 2, 1 << 10, 10, 10)
+#: bytes of the arguments of a question, and of a topology
+_LONGEST = (ARGUMENTS_BYTES_MAX, OVERLAY_BYTES_MAX)
+FULL = Sizes(
+    100_000, 200, 2_800, 600, EVENT_BYTES_MAX - 64, 65_536, 60, PUBLISH_BYTES_MAX, 50_000, 1_200,
+    16_000, *_LONGEST, 10_000,
+)  # fmt: skip
+QUICK = Sizes(
+    10_000, 20, 2_800, 100, 64 << 10, 4_096, 20, 1 << 20, 20_000, 1_200, 16_000, *_LONGEST, 10_000
+)  # fmt: skip
+TINY = Sizes(20, 2, 10, 3, 1 << 10, 8, 2, 1 << 10, 10, 10, 100, 1 << 10, 1 << 10, 10)
 
 
 @dataclass(slots=True)
@@ -331,6 +347,59 @@ async def half_open(attack: Attack) -> None:
         await asyncio.sleep(AGAIN_SECONDS)
 
 
+async def dotted_keys(attack: Attack) -> None:
+    """Propose topologies with a key of thousands of parts, which `tomllib` takes quadratic time for."""
+    client = await attack.client("dotted keys")
+    texts = ("brokers" + ".a" * (each * attack.sizes.key_parts) + " = 1" for each in cycle((1, 2)))
+    for ticket, text in enumerate(texts, 1):
+        heard = client.heard
+        await client.send(Ask(ticket, answers.PROPOSE.what, dumps({"base": 0, "text": text})))
+        await client.wait_for(heard + 1)
+        attack.done += 1
+
+
+async def large_questions(attack: Attack) -> None:
+    """Ask with arguments of as many values as fit, and propose topologies as long as they may be."""
+    client = await attack.client("large questions")
+    values = '{"a": [' + "[]," * (attack.sizes.question_bytes // 3 - 8) + "0]}"
+    text = "a = [" + "1," * (attack.sizes.document_bytes // 2 - 8) + "1]"
+    document = dumps({"base": 0, "text": text})
+    for ticket in count(1, 2):
+        heard = client.heard
+        await client.send(Ask(ticket, answers.TOPICS.what, values))
+        await client.send(Ask(ticket + 1, answers.PROPOSE.what, document))
+        await client.wait_for(heard + 2)
+        attack.done += 2
+
+
+async def large_acknowledgements(attack: Attack) -> None:
+    """Acknowledge for thousands of subscriptions that are not there, with tokens of many pubends."""
+    client = await attack.client("large acknowledgements")
+    token = CheckpointToken({f"p{at}": 1 for at in range(16)})
+    acks = Ack(tuple((f"nobody {at}", token) for at in range(attack.sizes.acknowledged)))
+    raw = b"".join(bytes(piece) for piece in encode(acks))
+    for number in count():
+        await client.send_bytes(raw)
+        heard = client.heard
+        await client.send(Ping(number))
+        await client.wait_for(heard + 1)
+        attack.done += 1
+
+
+async def unread_topics(attack: Attack) -> None:
+    """Ask again and again what a large topic is, and read no answer."""
+    client = await attack.client("unread topics")
+    fields = ", ".join(f"field_{at}: int?" for at in range(attack.sizes.schema_fields))
+    await attack.topic(client, "hostile.unread", Schema.parse(f"[{fields}]"))
+    client.stop_reading()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(UNREAD_SECONDS):
+            while True:
+                await client.send(Describe("hostile.unread"))
+                attack.done += 1
+    client.abort()
+
+
 ATTACKS: dict[str, Callable[[Attack], Awaitable[None]]] = {
     "flood of events": flood_events,
     "flood of batches": flood_batches,
@@ -349,6 +418,10 @@ ATTACKS: dict[str, Callable[[Attack], Awaitable[None]]] = {
     "fetches": fetches,
     "churn": churn,
     "half-open": half_open,
+    "dotted keys": dotted_keys,
+    "large questions": large_questions,
+    "large acknowledgements": large_acknowledgements,
+    "unread topics": unread_topics,
 }
 
 

@@ -59,6 +59,10 @@ class BareClient:
         self._writer.write(data)
         await self._writer.drain()
 
+    def stop_reading(self) -> None:
+        """Leave unread what the broker sends from now on."""
+        self._writer.transport.pause_reading()  # type: ignore[attr-defined]  # a socket's transport
+
     async def wait_for(self, heard: int) -> None:
         """Wait until so many frames have come in all; ConnectionError if the broker closes before."""
         while self.heard < heard:
