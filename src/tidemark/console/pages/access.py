@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-import tomllib
 
 from starlette.responses import Response
 
+from tidemark.access.document import DOCUMENT_BYTES_MAX
 from tidemark.admin.access_changes import plan_access, try_access
 from tidemark.console.pages.site import Visit
 from tidemark.console.problems import ProblemError
 from tidemark.errors import TidemarkError
+from tidemark.message.foreign.toml_text import read_toml
 from tidemark.wire.answers import ACCESS, PROPOSE_ACCESS, AccessText
 
 _VERIFIER = re.compile(r'SCRAM-SHA-256\$[^"\']*')
@@ -78,7 +79,7 @@ def with_verifiers(text: str, before: str) -> str:
     marked = "".join(part + mark for part, mark in zip(parts, [*marks, ""], strict=True))
     try:
         user_of = {verifier: user for user, verifier in _verifiers(marked).items()}
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         return text
     old = _verifiers(before)
     kept: list[str] = []
@@ -95,8 +96,8 @@ def with_verifiers(text: str, before: str) -> str:
 
 
 def _verifiers(text: str) -> dict[str, str]:
-    """Return what the password of each user is checked against; TOMLDecodeError if it is no TOML."""
-    users = tomllib.loads(text).get("users", {})
+    """Return what the password of each user is checked against; ValueError if it is no TOML."""
+    users = read_toml(text, DOCUMENT_BYTES_MAX).get("users", {})
     tables = users.items() if isinstance(users, dict) else ()
     found = {name: table.get("password") for name, table in tables if isinstance(table, dict)}
     return {name: verifier for name, verifier in found.items() if isinstance(verifier, str)}
