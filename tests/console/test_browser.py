@@ -49,8 +49,9 @@ def overlay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OverlayNodes]:
             tm.create_topic("trades", "[symbol: string, price: double, qty: int?]")
             with sync.connect(nodes.url("middle")) as near:
                 for name, where in (("audit", "price > 10 AND symbol LIKE 'S1%'"), ("alarms", "price > 90")):
-                    with near.subscribe("trades", where, durable=name, ack="client"):
-                        pass
+                    with near.subscribe("trades", where, durable=name, ack="client") as sub:
+                        # From then on events of all brokers are for it, and not only those of its own.
+                        eventually(lambda sub=sub: {"north", "middle", "south"} <= set(sub.checkpoint))  # type: ignore[misc]
             tm.publish_many("trades", [{"symbol": f"S{n % 40}", "price": float(n % 97)} for n in range(300)])
             yield nodes
     finally:
