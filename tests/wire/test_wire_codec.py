@@ -171,7 +171,7 @@ def test_a_frame_that_is_too_large_for_its_kind_is_refused_by_its_header(kind: t
 
 
 def test_what_clients_of_earlier_versions_acknowledge_at_once_is_understood() -> None:
-    token = CheckpointToken({f"orders{at}": 1 << 40 for at in range(18)})
+    token = CheckpointToken({"orders": 1 << 40})
     frame = Ack(
         tuple((f"subscription{at:06}", token) for at in range(10_000)),
         0,

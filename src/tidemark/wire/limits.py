@@ -99,10 +99,10 @@ TOGETHER_BYTES_MAX = 512 << 10
 PUBENDS_MAX = 4_096
 TOKEN_PUBENDS_MAX = 4_096
 ACKS_MAX = 65_536
-#: A client of an earlier version acknowledges all that it has at once, such as 10,000 subscriptions to 18
-#: pubends; a client of this version sends frames of about ACK_TICKS ticks.
-ACK_BYTES_MAX = 4 << 20
-ACK_TICKS = 4_096
+#: What a client of an earlier version says at once that acknowledges 10,000 subscriptions to one pubend fits
+#: in; a client of this version sends frames of about ACK_TICKS ticks.
+ACK_BYTES_MAX = 768 << 10
+ACK_TICKS = 1_024
 #: addresses of other brokers in a refusal
 ADDRESSES_MAX = 64
 #: lines of one recall, one for each selector that the subscriber had in the range

@@ -21,7 +21,12 @@ from tidemark.ticks import TICK_LAST, CheckpointToken
 from tidemark.wire import answers
 from tidemark.wire.codec import encode
 from tidemark.wire.frames import Ack, Ask, Describe, Fetch, Ping, Publish, Subscribe, Topic
-from tidemark.wire.limits import ARGUMENTS_BYTES_MAX, OVERLAY_BYTES_MAX, PUBLISH_BYTES_MAX
+from tidemark.wire.limits import (
+    ACK_BYTES_MAX,
+    ARGUMENTS_BYTES_MAX,
+    OVERLAY_BYTES_MAX,
+    PUBLISH_BYTES_MAX,
+)
 
 PUBEND = "main"
 NUMBERS = Schema.parse("[n: long, payload: bytes]")
@@ -372,11 +377,16 @@ async def large_questions(attack: Attack) -> None:
         attack.done += 2
 
 
+#: What one subscription with its token takes in an acknowledgement of the attack, at the most.
+_ACKNOWLEDGED_BYTES = 256
+
+
 async def large_acknowledgements(attack: Attack) -> None:
     """Acknowledge for thousands of subscriptions that are not there, with tokens of many pubends."""
     client = await attack.client("large acknowledgements")
     token = CheckpointToken({f"p{at}": 1 for at in range(16)})
-    acks = Ack(tuple((f"nobody {at}", token) for at in range(attack.sizes.acknowledged)))
+    size = min(attack.sizes.acknowledged, ACK_BYTES_MAX // _ACKNOWLEDGED_BYTES)
+    acks = Ack(tuple((f"nobody {at}", token) for at in range(size)))
     raw = b"".join(bytes(piece) for piece in encode(acks))
     for number in count():
         await client.send_bytes(raw)
