@@ -14,7 +14,7 @@ from tidemark.message.batches.batch import BATCH_BYTES_MAX, BatchBuilder
 from tidemark.message.parse import SCHEMA_TEXT_CHARS_MAX
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import CheckpointToken
-from tidemark.wire import limits
+from tidemark.wire import client_layouts, limits
 from tidemark.wire.codec import encode, size_of
 from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
@@ -178,6 +178,20 @@ def test_what_clients_of_earlier_versions_acknowledge_at_once_is_understood() ->
         tuple(Credit(f"subscription{at:06}", 1) for at in range(10_000)),
     )
     assert FrameDecoder(limits.FRAME_BYTES_MAX).feed(bytes_of(frame)) == [frame]
+
+
+def test_an_acknowledgement_of_too_many_things_is_not_read_to_its_end() -> None:
+    token = CheckpointToken({f"p{at}": 1 for at in range(16)})
+    frame = Ack(tuple((f"s{at}", token) for at in range(2_000)))
+    with pytest.raises(WireError, match="at most 32768"):
+        bytes_of(frame)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client_layouts, "ACK_ITEMS_MAX", 1 << 30)
+        too_many = bytes_of(frame)
+        granted = bytes_of(Ack((), 0, tuple(Credit(f"s{at}", 1) for at in range(40_000))))
+    for said in (too_many, granted):
+        with pytest.raises(WireError, match="at most 32768"):
+            FrameDecoder(limits.FRAME_BYTES_MAX).feed(said)
 
 
 @pytest.mark.parametrize("what", ["propose", "propose_access", "seek", "archived", "let_go"])

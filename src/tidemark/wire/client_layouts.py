@@ -76,6 +76,7 @@ from tidemark.wire.frames import (
 from tidemark.wire.layouts import HEADER, HEADER_BYTES, FrameLayout, check_end, key_of, record
 from tidemark.wire.limits import (
     ACK_BYTES_MAX,
+    ACK_ITEMS_MAX,
     ACKS_MAX,
     ADDRESSES_MAX,
     ARGUMENTS_BYTES_MAX,
@@ -109,6 +110,7 @@ _TWO_HEAD, _TWO = Struct("<IHHqq"), Struct("<qq")
 _THREE_HEAD, _THREE = Struct("<IHHqqq"), Struct("<qqq")
 _FOUR_HEAD, _FOUR = Struct("<IHHqqqq"), Struct("<qqqq")
 _ACK_HEAD, _ACK_NUMBERS = Struct("<IHHqI"), Struct("<qI")
+_U32 = Struct("<I")
 #: bytes of the smallest entry of an Ack: an empty name and an empty token
 _ACK_ENTRY_BYTES_MIN = 6
 
@@ -258,6 +260,7 @@ def write_ack(frame: Ack) -> list[Buffer]:
     if len(tokens) > ACKS_MAX:
         raise WireError(f"{len(tokens)} subscribers in one Ack are over the limit of {ACKS_MAX}")
     _check_distinct(tokens)
+    _check_items(len(tokens) + sum(len(token) for _, token in tokens) + len(frame.credits))
     parts = b"".join([write_name(name) + write_token(token) for name, token in tokens])
     parts += _CREDITS.write(frame.credits)
     size = _ACK_HEAD.size + len(parts)
@@ -273,15 +276,26 @@ def read_ack(data: Buffer, start: int, end: int, tail: Tail) -> Ack:  # noqa: AR
     at = start + _ACK_NUMBERS.size
     check_count(count, ACKS_MAX, _ACK_ENTRY_BYTES_MIN, end - at, "subscribers of an Ack")
     tokens: list[tuple[str, CheckpointToken]] = []
+    items = count
     for _ in range(count):
         name, at = read_name(data, at)
         token, at = read_token(data, at, end)
         tokens.append((name, token))
+        items += len(token)
+        _check_items(items)
+    if at < end:
+        _check_items(items + _U32.unpack_from(data, at)[0])
     granted, at = _CREDITS.read(data, at, end)
     check_end(at, end)
     _check_ticket(ticket)
     _check_distinct(tokens)
     return Ack(tuple(tokens), ticket, granted)
+
+
+def _check_items(items: int) -> None:
+    """WireError if an Ack has so many subscribers, ticks and credits that it keeps a broker for long."""
+    if items > ACK_ITEMS_MAX:
+        raise WireError(f"an Ack has at most {ACK_ITEMS_MAX} subscribers, ticks and credits together")
 
 
 def _check_ticket(ticket: int) -> None:

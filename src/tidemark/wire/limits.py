@@ -102,6 +102,8 @@ ACKS_MAX = 65_536
 #: What a client of an earlier version says at once that acknowledges 10,000 subscriptions to one pubend fits
 #: in; a client of this version sends frames of about ACK_TICKS ticks.
 ACK_BYTES_MAX = 768 << 10
+#: subscribers, ticks and credits of one acknowledgement together
+ACK_ITEMS_MAX = 32_768
 ACK_TICKS = 1_024
 #: addresses of other brokers in a refusal
 ADDRESSES_MAX = 64

@@ -22,7 +22,7 @@ from tidemark.wire import answers
 from tidemark.wire.codec import encode
 from tidemark.wire.frames import Ack, Ask, Describe, Fetch, Ping, Publish, Subscribe, Topic
 from tidemark.wire.limits import (
-    ACK_BYTES_MAX,
+    ACK_ITEMS_MAX,
     ARGUMENTS_BYTES_MAX,
     OVERLAY_BYTES_MAX,
     PUBLISH_BYTES_MAX,
@@ -377,15 +377,11 @@ async def large_questions(attack: Attack) -> None:
         attack.done += 2
 
 
-#: What one subscription with its token takes in an acknowledgement of the attack, at the most.
-_ACKNOWLEDGED_BYTES = 256
-
-
 async def large_acknowledgements(attack: Attack) -> None:
     """Acknowledge for thousands of subscriptions that are not there, with tokens of many pubends."""
     client = await attack.client("large acknowledgements")
     token = CheckpointToken({f"p{at}": 1 for at in range(16)})
-    size = min(attack.sizes.acknowledged, ACK_BYTES_MAX // _ACKNOWLEDGED_BYTES)
+    size = min(attack.sizes.acknowledged, ACK_ITEMS_MAX // (1 + len(token)))
     acks = Ack(tuple((f"nobody {at}", token) for at in range(size)))
     raw = b"".join(bytes(piece) for piece in encode(acks))
     for number in count():
