@@ -189,6 +189,32 @@ def test_all_runs_everything_and_makes_the_page_anew(tmp_path: Path, monkeypatch
     assert "real processes, `./run lab both --real`" in page
 
 
+def test_a_run_of_all_goes_on_after_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = list[str]()
+
+    def measured_once(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
+        calls.append("first")
+        return measured(quick, say)
+
+    def interrupted(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
+        calls.append("second")
+        if calls.count("second") == 1:
+            raise KeyboardInterrupt
+        return measured(quick, say)
+
+    first = Experiment("first", "about", "As it was.", SMALL.figures, measured_once)
+    second = Experiment("second", "about", "As it was.", SMALL.figures, interrupted)
+    monkeypatch.setattr(command, "EXPERIMENTS", {each.name: each for each in (first, second)})
+    monkeypatch.setattr(command, "DOCS", tmp_path / "docs")
+    assert tidemark("all", "--out", str(tmp_path / "out"))[0] != 0
+    code, output = tidemark("all", "--out", str(tmp_path / "out"))
+    assert code == 0
+    assert "first: finished before the interruption" in output
+    assert calls == ["first", "second", "second"]
+    assert tidemark("all", "--out", str(tmp_path / "out"))[0] == 0
+    assert calls[3:] == ["first", "second"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

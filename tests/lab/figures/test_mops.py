@@ -11,9 +11,9 @@ import pytest
 
 from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.lab.figures.experiment import Tables
+from tidemark.lab.figures.kept_runs import KeptRuns
 from tidemark.lab.figures.mops import figures as mops
 from tidemark.lab.figures.mops import models
-from tidemark.lab.figures.mops.kept_runs import KeptRuns
 from tidemark.lab.figures.mops.persistence import PersistenceApproach
 from tidemark.lab.figures.mops.queueing import QueueApproach
 from tidemark.lab.figures.mops.roaming import (

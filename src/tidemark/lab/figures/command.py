@@ -11,7 +11,8 @@ from tidemark.errors import ClientError
 from tidemark.lab.figures.catalogue import EXPERIMENTS
 from tidemark.lab.figures.drawing import HINT, can_draw
 from tidemark.lab.figures.experiment import Experiment
-from tidemark.lab.figures.laboratory import FigureOutcome, collect
+from tidemark.lab.figures.kept_runs import KeptExperiments, fingerprint_of_code
+from tidemark.lab.figures.laboratory import FigureOutcome, collect, directory_of
 from tidemark.lab.figures.laboratory import run as run_experiment
 from tidemark.sim.judging.ground_truth import ViolationError
 
@@ -33,15 +34,27 @@ def run(name: str, out: Path, *, real: bool, quick: bool, as_json: bool) -> int:
 
 
 def _run_all(out: Path, *, real: bool, quick: bool, as_json: bool) -> int:
-    """Run all experiments in the simulator and then on real processes, or only there, and make the page."""
+    """Run all experiments in the simulator and then on real processes, or only there, and make the page.
+
+    What the same code has finished before an interruption is not run again, unless the runs are quick.
+    """
     ways = (True,) if real else (False, True)
-    codes = [
-        _run(each, out, real=way, quick=quick, as_json=as_json)
-        for way in ways
-        for each in EXPERIMENTS.values()
-        if each.runs(real=way)
-    ]
-    return max(*codes, _collect(out)) if not quick else max(codes)
+    every = [(each, way) for way in ways for each in EXPERIMENTS.values() if each.runs(real=way)]
+    if quick:
+        return max(_run(each, out, real=way, quick=True, as_json=as_json) for each, way in every)
+    finished, codes = KeptExperiments(out, fingerprint_of_code()), [0]
+    for each, way in every:
+        directory = directory_of(each, out, real=way)
+        if finished.has(directory):
+            _say(f"{each.name}: finished before the interruption, in {directory}")
+            continue
+        codes.append(_run(each, out, real=way, quick=False, as_json=as_json))
+        if codes[-1] == 0:
+            finished.add(directory)
+    code = max(*codes, _collect(out))
+    if code == 0:
+        finished.forget()
+    return code
 
 
 def _collect(out: Path) -> int:

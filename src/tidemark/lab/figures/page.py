@@ -10,7 +10,8 @@ from tidemark.lab.figures.experiment import Comparison, Experiment, Figure, Tabl
 INTRODUCTION = (
     "Every verdict on this page is computed from the CSV files of a run. `./run lab NAME [--real]` runs an "
     "experiment again and writes its files to `out/`; `./run lab docs` makes what this page says of the runs "
-    "in `out/` anew and leaves the rest, and `./run lab all` runs all of them and makes the page."
+    "in `out/` anew and leaves the rest, and `./run lab all` runs all of them and makes the page. A run of "
+    "all that was interrupted goes on from there when it is started again."
 )
 #: What stands before the explanations of findings that do not hold.
 EXPLAINED = "Why it differs:"

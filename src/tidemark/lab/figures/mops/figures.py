@@ -19,7 +19,7 @@ import numpy as np
 from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.lab.figures.estimates import fitted
 from tidemark.lab.figures.experiment import Comparison, Figure, Panel, PlotSeries, Tables, setting
-from tidemark.lab.figures.mops.kept_runs import KeptRuns, fingerprint_of_code
+from tidemark.lab.figures.kept_runs import KeptRuns, fingerprint_of_code
 from tidemark.lab.figures.mops.persistence import PersistenceApproach
 from tidemark.lab.figures.mops.queueing import QueueApproach
 from tidemark.lab.figures.mops.roaming import (

@@ -1,4 +1,4 @@
-"""KeptRuns: the tables of every finished run on disk: an interruption loses only the run under way."""
+"""KeptRuns, KeptExperiments: what is finished of a long measurement, which goes on after an interruption."""
 
 from __future__ import annotations
 
@@ -42,3 +42,32 @@ class KeptRuns:
         for table in tables:
             table.write(unfinished)
         unfinished.rename(self._directory / name)
+
+
+class KeptExperiments:
+    """Which experiments a run of all of them has finished: an interruption loses only the one under way.
+
+    One file for each state of the code has the names. It is there until all experiments are finished.
+    """
+
+    def __init__(self, out: Path, fingerprint: str) -> None:
+        self._path = out / f"all-{fingerprint}.txt"
+        out.mkdir(parents=True, exist_ok=True)
+        for other in out.glob("all-*.txt"):
+            if other != self._path:
+                other.unlink()
+        self._names = self._path.read_text().split() if self._path.exists() else list[str]()
+
+    def has(self, directory: Path) -> bool:
+        """Returns whether the experiment with this directory was finished, and its tables are still there."""
+        return directory.name in self._names and directory.is_dir()
+
+    def add(self, directory: Path) -> None:
+        """Note that the experiment with this directory is finished."""
+        self._names.append(directory.name)
+        with self._path.open("a") as file:
+            file.write(f"{directory.name}\n")
+
+    def forget(self) -> None:
+        """Remove the file, so that the next run of all experiments begins anew."""
+        self._path.unlink(missing_ok=True)
