@@ -1,6 +1,7 @@
-"""Catching up: 40 durable subscribers were away for 40,000 events and return together, under live load.
+"""Catching up: 40 durable subscribers were away for 40,000 events and return together.
 
-They catch up from the broker's memory, or from its disk after a restart. Nothing may be lost or repeated.
+Somebody publishes meanwhile, or nobody does, as in the comparison with other systems. They catch up from the
+broker's memory, or from its disk after a restart. Nothing may be lost or repeated.
 `storage.py` measures the bytes on disk while they are away.
 """
 
@@ -26,6 +27,7 @@ BATCH_EVENTS = 400
 NOTES = (
     "from the first connection until everybody has all that was missed; live events are counted too",
     "restarted: the broker was started again meanwhile; quarter: each wants a quarter of the events",
+    f"{LIVE_EVENTS_A_SECOND} events a second are published one by one, unless a case has no live load",
     "floor: a server in Python that sends the same subscribers the same events from memory, and does no more",
 )
 
@@ -38,9 +40,12 @@ class CatchupCase:
     style: str
     quarter: bool = False
     restarted: bool = False
+    #: somebody publishes while they return
+    live: bool = True
 
     def __str__(self) -> str:
-        extra = (", quarter" if self.quarter else "") + (", restarted" if self.restarted else "")
+        notes = (("quarter", self.quarter), ("restarted", self.restarted), ("no live load", not self.live))
+        extra = "".join(f", {note}" for note, is_so in notes if is_so)
         return f"{self.durability} on {filesystem()}, {self.style}{extra}"
 
 
@@ -62,6 +67,8 @@ FULL = CatchupEffort(
         CatchupCase("sync", "lean", quarter=True),
         CatchupCase("sync", "lean", restarted=True),
         CatchupCase("sync", "lean", quarter=True, restarted=True),
+        CatchupCase("sync", "lean", quarter=True, live=False),
+        CatchupCase("sync", "lean", quarter=True, restarted=True, live=False),
         CatchupCase("sync", "client"),
         CatchupCase("os", "lean"),
     ),
@@ -85,10 +92,10 @@ def sections(effort: CatchupEffort) -> Iterator[Section]:
         with BenchTestbed() as testbed:
             title = f"{effort.subscribers} subscribers return after {effort.events:,} events"
             yield Section(title, _measured(testbed, case, effort), notes=NOTES)
-        if case.quarter and not case.restarted:
+        if case.quarter and not case.restarted and case.live:
             with BenchTestbed() as testbed:
                 floor = _floor(testbed, replace(case, style="lean"), effort)
-                yield Section(title, floor, notes=NOTES[2:])
+                yield Section(title, floor, notes=NOTES[3:])
 
 
 def _measured(testbed: BenchTestbed, case: CatchupCase, effort: CatchupEffort) -> list[Measurement]:
@@ -102,7 +109,8 @@ def _measured(testbed: BenchTestbed, case: CatchupCase, effort: CatchupEffort) -
         testbed.end(broker)
         broker = testbed.broker(case.durability)
         publisher.ask("reopen", url=broker.url)
-    publisher.request("paced", rate=LIVE_EVENTS_A_SECOND)
+    if case.live:
+        publisher.request("paced", rate=LIVE_EVENTS_A_SECOND)
     sleep(LIVE_SECONDS)
     began, before, cpu = monotonic(), testbed.counters.delivered, broker.cpu_seconds
     for worker in workers:
@@ -114,7 +122,7 @@ def _measured(testbed: BenchTestbed, case: CatchupCase, effort: CatchupEffort) -
         worker.answer()
     sleep(LIVE_SECONDS)
     testbed.counters.stop()
-    found = all_of(workers, "check", events=publisher.answer())
+    found = all_of(workers, "check", events=publisher.answer() if case.live else effort.events)
     goal, effort_goal = None, None
     if case.durability == "sync" and case.quarter:
         goal = Goal(">=", QUARTER_DELIVERIES_A_SECOND)
