@@ -10,10 +10,11 @@ from tidemark.broker.outgoing import (
     ITEM_BYTES,
     LEAVING_MAX,
     PARTS_MAX,
+    TOLD_MAX,
     HistoryQueue,
     is_history,
 )
-from tidemark.wire.frames import Fetched, Knowledge, Nack
+from tidemark.wire.frames import Fetched, Knowledge, Nack, Together
 
 
 def answer(base: int, upto: int, version: int = 1) -> Knowledge:
@@ -180,3 +181,35 @@ def test_live_frames_owe_nothing_to_history_that_was_not_there() -> None:
     made.passed(1_000_000)
     made.put(answer(1, 2), "late", 100)
     assert not made.is_owed
+
+
+def first(base: int, upto: int, version: int = 1) -> Knowledge:
+    return Knowledge("p", base, upto, 0, True, version, batch(upto))
+
+
+def test_first_time_knowledge_that_is_on_its_way_is_not_sent_as_an_answer_too() -> None:
+    made = queue()
+    made.tell(Together((Nack("p", ((1, 2),), 1), first(10, 20, version=2))), 1_000)
+    made.tell(first(20, 30), 1_500)
+    assert made.rest(answer(10, 30), 999) == []
+    assert made.rest(answer(5, 25), 999) == [answer(5, 10)]
+    assert made.rest(answer(12, 25, version=2), 999) == [answer(20, 25, version=2)], "20 to 30 is of before"
+    other = replace(answer(10, 30), pubend="q")
+    assert made.rest(other, 999) == [other]
+    assert made.rest(answer(10, 30), 1_000) == [answer(10, 20)], "what has been sent can be asked for"
+    made.tell(first(30, 40), 2_000)
+    made.drop("p")
+    assert made.rest(answer(10, 40), 1_000) == [answer(10, 40)]
+
+
+def test_silence_that_is_told_for_the_first_time_is_no_part_of_what_is_remembered() -> None:
+    made = queue()
+    made.tell(Knowledge("p", 10, 20, 0, True, 1), 1_000)
+    assert made.rest(answer(10, 20), 0) == [answer(10, 20)]
+
+
+def test_of_first_time_knowledge_that_waits_the_newest_is_remembered() -> None:
+    made = queue()
+    for at in range(TOLD_MAX + 1):
+        made.tell(first(at, at + 1), 1_000)
+    assert made.rest(answer(0, TOLD_MAX + 1), 0) == [answer(0, 1)]

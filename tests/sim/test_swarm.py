@@ -42,6 +42,7 @@ REGRESSIONS: dict[tuple[str, int], str] = {
         "narrow",
         14_000_201,
     ): "who came earlier and whose subscription was not on disk yet was claimed above who came later",
+    ("thin", 41_000_206): "what was being told for the first time over a thin link was sent as an answer too",
     ("thin", 12_000_583): "an answer that was being sent over a thin link was sent again",
     ("thin", 12_000_689): "who had been followed meanwhile was told that what lacked its events was complete",
     ("access", 10_000_323): "a live subscriber was told a gap for what the archive had",

@@ -6,10 +6,10 @@ frames go first, and history has HISTORY_SHARE of a link that live frames would 
 keep their order. History may therefore arrive after live frames that were sent later, which the protocol
 allows of all knowledge (docs/architecture.md#what-may-overtake-what).
 
-A neighbour may ask again for what waits here to be sent to it, or is being sent: nothing of an answer is sent
-twice because a line is thin. If the neighbour's interest has changed meanwhile, the newer answer takes the
-place of the one that waits. And if it leaves a stream, what it has asked for of that stream is not sent any
-more.
+A neighbour may ask for what waits here to be sent to it, or is being sent, as an answer to an earlier
+question or as first-time knowledge: nothing is sent twice because a line is thin. If the neighbour's interest
+has changed meanwhile, the newer answer takes the place of the one that waits. And if it leaves a stream, what
+it has asked for of that stream is not sent any more.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ HISTORY_SHARE = 8
 PARTS_MAX = 16
 #: Of answers that are being sent so many are remembered, the newest: a thin line takes few at a time.
 LEAVING_MAX = 16
+#: The same of first-time knowledge with events, of which a burst may wait.
+TOLD_MAX = 64
 #: What an item takes in memory besides its own bytes, about: many small answers take more than they say.
 ITEM_BYTES = 512
 
@@ -94,7 +96,17 @@ def events_in(frame: Frame) -> int:
 class HistoryQueue(Generic[Item]):
     """History that waits for live frames, in order; the owner sends live frames itself, and reports them."""
 
-    __slots__ = ("_fetched", "_items", "_leaving", "_live_bytes", "_next", "_of_pubend", "_ranges", "bytes")
+    __slots__ = (
+        "_fetched",
+        "_items",
+        "_leaving",
+        "_live_bytes",
+        "_next",
+        "_of_pubend",
+        "_ranges",
+        "_told",
+        "bytes",
+    )
 
     def __init__(self) -> None:
         #: number, ascending -> what waits: the frame, the form in which the owner sends it, and its bytes
@@ -111,6 +123,9 @@ class HistoryQueue(Generic[Item]):
         self._fetched: set[int] = set()
         #: what was taken and may still be being sent, and how many bytes are gone when it has been sent
         self._leaving: deque[tuple[Knowledge | Fetched, int]] = deque(maxlen=LEAVING_MAX)
+        #: first-time knowledge that may still wait or be being sent: its pubend, version and range, and how
+        #: many bytes are gone when it has been sent
+        self._told: deque[tuple[str, int, tuple[int, int], int]] = deque(maxlen=TOLD_MAX)
 
     @property
     def held_bytes(self) -> int:
@@ -124,6 +139,8 @@ class HistoryQueue(Generic[Item]):
         """
         while self._leaving and self._leaving[0][1] <= gone:
             self._leaving.popleft()
+        while self._told and self._told[0][-1] <= gone:
+            self._told.popleft()
         if isinstance(frame, Fetched):
             is_leaving = any(
                 type(each) is Fetched and each.ticket == frame.ticket for each, _ in self._leaving
@@ -141,9 +158,9 @@ class HistoryQueue(Generic[Item]):
         return [frame] if gaps == [whole] else [_part(frame, *gap) for gap in gaps]
 
     def _as_complete(self, frame: Knowledge) -> Iterator[RangeSet]:
-        """Yield the ticks of answers that wait or are being sent and are complete for as much as `frame` is.
+        """Yield the ticks of knowledge that waits or is being sent and is complete for as much as `frame` is.
 
-        Those are the ones with its version of the interest or with a newer one.
+        That is knowledge with its version of the interest or with a newer one.
         """
         of_version = self._ranges.get(frame.pubend, {})
         newer = (ranges for version, ranges in of_version.items() if version >= frame.version)
@@ -153,8 +170,22 @@ class HistoryQueue(Generic[Item]):
             for each, _ in self._leaving
             if isinstance(each, Knowledge) and each.pubend == frame.pubend and each.version >= frame.version
         ]
+        leaving += [
+            told
+            for pubend, version, told, _ in self._told
+            if pubend == frame.pubend and version >= frame.version
+        ]
         if leaving:
             yield RangeSet(leaving)
+
+    def tell(self, frame: Frame, upto: int) -> None:
+        """A live frame is on its way; it will be sent when `upto` bytes of the link are gone, or a bit later.
+
+        What it tells of events for the first time is no part of an answer meanwhile.
+        """
+        for each in frame.frames if isinstance(frame, Together) else (frame,):
+            if isinstance(each, Knowledge) and each.batch is not None:
+                self._told.append((each.pubend, each.version, (each.base, each.upto), upto))
 
     def put(self, frame: Knowledge | Fetched, item: Item, size: int) -> None:
         """Let an item of `size` bytes wait: `frame`, in whatever form the owner sends it."""
@@ -246,6 +277,7 @@ class HistoryQueue(Generic[Item]):
         self._forget(pubend)
         others = (each for each in self._leaving if each[0].pubend != pubend)
         self._leaving = deque(others, maxlen=LEAVING_MAX)
+        self._told = deque((each for each in self._told if each[0] != pubend), maxlen=TOLD_MAX)
         self._live_bytes = self._live_bytes if self._items else 0
 
     def _forget(self, pubend: str) -> None:

@@ -433,8 +433,7 @@ class Connection(TurnTaking):
         if type(frame) in _NOTED:
             self._note(cast(Refused | Subscribed, frame))
         if queued and queued > self._server.queue_bytes_max(self):
-            kept = self._kept(frame, queued)
-            if kept is None:
+            if (kept := self._kept(frame, queued)) is None:
                 return
             frame = kept
         if not self._said:
@@ -444,6 +443,7 @@ class Connection(TurnTaking):
         if self.peer is not None:
             self._is_question_said = self._is_question_said or is_question(frame)
             self.said_events += events_in(frame)
+            self._history.tell(frame, self.said_bytes + size_of(self._said))
         if len(self._said) > PIECES_MAX:
             self.flush()
 

@@ -87,6 +87,7 @@ class _Direction:
             size = size if kept is frame else size_of(encode(kept))
             self.live.append((cast(PeerFrame, kept), size))
             self.live_bytes += size
+            self.history.tell(kept, self.gone + self.live_bytes)
         return kept is frame
 
     def take(self) -> tuple[PeerFrame, int] | None:
