@@ -40,10 +40,10 @@ def state_of(folder: Folder) -> ArchiveState:
 class Archiver:
     """`tidemark pipeline archive` into S3, as a process that can be killed."""
 
-    def __init__(self, broker: str, folder: Folder, options: Path, log: Path) -> None:
+    def __init__(self, broker: str, folder: Folder, options: Path, log: Path, engine: str) -> None:
         self._log = log.open("ab")
         told = ["--path", folder.text, "--storage-options", str(options), "--broker", broker]
-        more = ["--interval", "50ms", "--engine", "light", "--json"]
+        more = ["--interval", "50ms", "--engine", engine, "--json"]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tidemark", "pipeline", "archive", *told, *more],
             stdout=self._log,
@@ -62,7 +62,12 @@ class Archiver:
 
 @pytest.mark.slow
 @pytest.mark.chaos
-def test_every_row_is_there_once_when_server_and_archive_are_killed_under_load(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "engine", ["light", pytest.param("spark", marks=(pytest.mark.long, pytest.mark.spark))]
+)
+def test_every_row_is_there_once_when_server_and_archive_are_killed_under_load(
+    tmp_path: Path, engine: str
+) -> None:
     log = tmp_path / "archive.log"
     with (
         live_node(tmp_path, **{"retention.archive": "true"}) as node,
@@ -71,7 +76,7 @@ def test_every_row_is_there_once_when_server_and_archive_are_killed_under_load(t
         folder = folder_at(f"s3://{BUCKET}/archive", options_at(server.url))
         options = options_file(tmp_path, server)
         with publishing(node.url) as published:
-            archiver = Archiver(node.url, folder, options, log)
+            archiver = Archiver(node.url, folder, options, log, engine)
             for kill in ("server", "archive", "server", "archive", "archive"):
                 want = state_of(folder).batch + 2
                 wait_until(lambda want=want: state_of(folder).batch >= want, archiver)  # type: ignore[misc]
@@ -81,7 +86,7 @@ def test_every_row_is_there_once_when_server_and_archive_are_killed_under_load(t
                     server.start()
                 else:
                     archiver.kill()
-                    archiver = Archiver(node.url, folder, options, log)
+                    archiver = Archiver(node.url, folder, options, log, engine)
         wait_until(lambda: state_of(folder).covered.get("main", TICK_MIN) >= published[-1][0], archiver)
         archiver.kill()
         assert rows_in(folder) == published
