@@ -22,6 +22,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 from tidemark.lab.bench.report import Goal, Measurement, Section
+from tidemark.lab.bench.thinlink.client_process import LAST_SECONDS_MAX
 from tidemark.lab.bench.thinlink.namespaces import FAR_HOST, NEAR_HOST, ThinNetwork, problem
 from tidemark.lab.processes.broker_start import listening_address, set_arguments, wait_until
 from tidemark.wire.answers import LinkStatus
@@ -154,9 +155,9 @@ class ThinBed:
         assert client.stdout is not None
         return self._found(client, client.stdout.read())
 
-    def stop(self, client: subprocess.Popen[bytes]) -> Any:
-        """End a client's standard input, and return what it found."""
-        out, _ = client.communicate(timeout=STOP_SECONDS_MAX)
+    def stop(self, client: subprocess.Popen[bytes], tell: str = "") -> Any:
+        """Tell a client something on its standard input, end that, and return what the client found."""
+        out, _ = client.communicate(tell.encode(), timeout=STOP_SECONDS_MAX + LAST_SECONDS_MAX)
         return self._found(client, out)
 
     def wait_ready(self, client: subprocess.Popen[bytes]) -> None:

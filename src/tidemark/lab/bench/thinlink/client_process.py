@@ -21,11 +21,18 @@ from tidemark.wire.answers import LINKS
 SCHEMA = "[n: int, at: long, text: string]"
 HISTORY_TOPIC, LIVE_TOPIC = "history.x", "live.x"
 BATCH_EVENTS = 50
+LAST_SECONDS_MAX = 30.0
 
 
-async def until_told() -> None:
-    """Return when standard input has ended."""
-    await asyncio.to_thread(sys.stdin.buffer.read)
+async def until_told() -> bytes:
+    """Return what was told on standard input, when it has ended."""
+    return await asyncio.to_thread(sys.stdin.buffer.read)
+
+
+async def began(sub: tidemark.Subscription[tidemark.Event]) -> None:
+    """Return when a subscription has begun."""
+    while not sub.checkpoint:
+        await asyncio.sleep(0.01)
 
 
 async def hold(url: str) -> dict[str, Any]:
@@ -34,17 +41,16 @@ async def hold(url: str) -> dict[str, Any]:
         for topic in (HISTORY_TOPIC, LIVE_TOPIC):
             await tm.create_topic(topic, SCHEMA)
         async with tm.subscribe(HISTORY_TOPIC, durable="returning") as sub:
-            while not sub.checkpoint:
-                await asyncio.sleep(0.01)
+            await began(sub)
             return {"token": {name: sub.checkpoint[name] for name in sub.checkpoint}}
 
 
-async def publish_history(url: str, events: int, text_bytes: int) -> dict[str, Any]:
-    """Publish what the durable subscription will have missed."""
+async def publish_history(url: str, events: int, text_bytes: int, begin: int = 0) -> dict[str, Any]:
+    """Publish what the durable subscription will have missed, numbered from `begin` on."""
     text = "x" * text_bytes
     async with tidemark.connect(url) as tm:
-        for first in range(0, events, BATCH_EVENTS):
-            some = range(first, min(first + BATCH_EVENTS, events))
+        for first in range(begin, begin + events, BATCH_EVENTS):
+            some = range(first, min(first + BATCH_EVENTS, begin + events))
             await tm.publish_many(HISTORY_TOPIC, [{"n": n, "at": time_ns(), "text": text} for n in some])
     return {"published": events}
 
@@ -88,13 +94,18 @@ async def ask_links(url: str) -> dict[str, Any]:
 
 
 async def take_live(url: str) -> dict[str, Any]:
-    """Take live events until told to stop; return how late each one was, in seconds."""
+    """Take live events until told to stop; return how late each one was, in seconds.
+
+    Who is told a number has so many events before it stops, or takes events for LAST_SECONDS_MAX more.
+    """
     late: list[float] = []
     wrong = ""
 
     async def take() -> None:
         nonlocal wrong
         async with tidemark.connect(url) as tm, tm.subscribe(LIVE_TOPIC) as sub:
+            # A subscription begins when the broker of the pubend has heard of it.
+            await began(sub)
             print(json.dumps({"ready": True}), flush=True)
             last: int | None = None
             async for event in sub:
@@ -104,7 +115,10 @@ async def take_live(url: str) -> dict[str, Any]:
                 last = event["n"]
 
     taking = asyncio.create_task(take())
-    await until_told()
+    count = int(await until_told() or 0)
+    deadline = monotonic() + LAST_SECONDS_MAX
+    while len(late) < count and not taking.done() and monotonic() < deadline:
+        await asyncio.sleep(0.01)
     taking.cancel()
     await asyncio.gather(taking, return_exceptions=True)
     return {"late": late, "wrong": wrong}

@@ -18,6 +18,9 @@ NEAR_HOST, FAR_HOST = "10.77.0.1", "10.77.0.2"
 #: Bytes that the link sends at once, and milliseconds for which a packet may wait before it is dropped.
 BURST_BYTES = 5_000
 QUEUE_MS = 400
+#: An address of a network card that nobody has, and how large packets usually are, in bytes.
+NOBODY = "02:00:00:00:00:01"
+MTU_BYTES = 1_500
 
 
 def problem() -> str | None:
@@ -66,6 +69,19 @@ class ThinNetwork:
     def cut(self, namespace: str, *, is_cut: bool) -> None:
         """Let nothing through in both directions, or let it through again; nobody is told."""
         _run("ip", "-n", namespace, "link", "set", "thin", "down" if is_cut else "up")
+
+    def mute(self, namespace: str, *, is_mute: bool) -> None:
+        """Let nothing arrive that a namespace sends, while it hears the other; or let it arrive again."""
+        other = FAR_HOST if namespace == self.near else NEAR_HOST
+        how = ("replace", other, "lladdr", NOBODY, "nud", "permanent") if is_mute else ("del", other)
+        _run("ip", "-n", namespace, "neigh", *how, "dev", "thin")
+
+    def narrow(self, namespace: str, largest: int = MTU_BYTES) -> None:
+        """Drop packets to a namespace that have more than `largest` bytes, without telling anybody."""
+        other = self.far if namespace == self.near else self.near
+        # A packet that the sender's kernel has yet to divide would pass whole.
+        _run("ip", "-n", other, "link", "set", "thin", "gso_max_segs", "1")
+        _run("ip", "-n", namespace, "link", "set", "thin", "mtu", str(largest))
 
     def _make(self) -> None:
         for namespace in (self.near, self.far):
