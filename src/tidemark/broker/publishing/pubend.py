@@ -374,7 +374,7 @@ class Pubend:
         base, upto = self.position, int(batch.ticks[-1])
         self._publishers.durable(publisher, (last, upto))
         self.position = upto
-        self._sizes.append(upto, len(batch.data))
+        self._sizes.append(upto, len(batch.data), batch.count)
         self._may_expire = self._may_expire or may_expire(batch)
         self._counters["events_published"] += batch.count
         self._beat_at = self._turn.now  # an event moves the stream as silence does
@@ -469,7 +469,11 @@ class Pubend:
         self._released = self._delivered = TICK_MIN
 
     def release(self) -> None:
-        """Turn to L what may be let go, but nothing that a subscriber that is not catching up still lacks."""
+        """Turn to L what may be let go, but nothing that a subscriber that is not catching up still lacks.
+
+        Events turn L, and the silence behind the last of them does not: a reader that has read that event,
+        or that begins in silence, has lost nothing.
+        """
         archived = self._released if self.archived is None else self.archived
         let_go = min(self._released, archived, self._kept_for_newcomers())
         early = min(self._delivered, self._early())
@@ -477,15 +481,26 @@ class Pubend:
             early = min(early, self.archived)
         upto = min(max(let_go, early), self.position)
         is_dismissed = self.lost < self._dismissed
-        if upto > self.lost and (not self._policy.min_retain or self._sizes.has_upto(upto)):
-            self._counters["released" if upto <= let_go else "released_early"] += 1
-            self.lost = upto
-            self._sizes.lose(upto)
+        lost = max(self._last_event(upto), min(upto, self._dismissed)) if upto > self.lost else self.lost
+        if lost > self.lost:
+            self._counters["released" if lost <= let_go else "released_early"] += 1
+            self.lost = lost
+            self._sizes.lose(lost)
             self._expires_at = TICK_MIN
-            self._out.add(LoseLog(self.name, upto))
+            self._out.add(LoseLog(self.name, lost))
             if is_dismissed:
                 # At once, and not with the next event: no broker is to tell from memory what was erased.
-                self._stream.tell_lost(upto)
+                self._stream.tell_lost(lost)
+
+    def _last_event(self, upto: int) -> int:
+        """Return the tick of the last event up to a tick; TICK_MIN if there is none.
+
+        That is `_last` also if damage, or a full disk, has taken the event.
+        """
+        if self._last <= upto:
+            return self._last
+        found = self._sizes.last_event(upto)
+        return TICK_MIN if found is None else found
 
     def dismiss(self, upto: int) -> None:
         """Let go, as policy would, what the archive has up to this tick: who lacks it gets it from there."""
