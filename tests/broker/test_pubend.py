@@ -16,7 +16,7 @@ from tidemark.broker.effects import (
     SendClient,
     SyncLog,
 )
-from tidemark.broker.publishing import pubend, remembered_publishers
+from tidemark.broker.publishing import joined_batches, pubend, remembered_publishers
 from tidemark.broker.publishing.pubend import Pubend, PubendPolicy
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
@@ -154,7 +154,7 @@ def test_what_has_become_durable_together_is_passed_on_together(monkeypatch: pyt
     root.commit.synced(root.syncs[-1])
     root.commit.flush()
     root.take()
-    monkeypatch.setattr(pubend, "MERGED_BYTES_MAX", 3 * len(batch(0, 1).data) - 1)
+    monkeypatch.setattr(joined_batches, "MERGED_BYTES_MAX", 3 * len(batch(0, 1).data) - 1)
     root.sync()
     assert root.known == [(10, 100, [100]), (100, 401, [200, 201, 400, 401]), (401, 601, [600, 601])]
 
@@ -186,7 +186,7 @@ def test_batches_that_came_together_are_not_joined_over_a_gap_or_beyond_a_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     root = Root(RecoveredPubend(last=10))
-    monkeypatch.setattr(pubend, "MERGED_BYTES_MAX", 3 * len(batch(0, 0).data) - 1)
+    monkeypatch.setattr(joined_batches, "MERGED_BYTES_MAX", 3 * len(batch(0, 0).data) - 1)
     for sequence, wall in ((1, 100), (3, 101), (5, 101), (7, 500)):
         root.turn.wall = wall
         root.pubend.received(7, Publish("p", "me", sequence, batch(0, 0)))
