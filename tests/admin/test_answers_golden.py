@@ -28,7 +28,7 @@ SUBSCRIPTION = (
     '"over_quota": false, "gaps": 0, "slow": 0}'
 )
 PUBENDS = (
-    '[{"pubend": "p", "position": 1000000500002, "last_event": 1000000500002, "lost": 1000000100000, '
+    '[{"pubend": "p", "position": 1000000500002, "last_event": 1000000500002, "lost": null, '
     '"released": 1000000100000, "archived": null, "bytes": 124, "publishers": 1}]'
 )
 OF_A_BROKER = [
@@ -45,7 +45,8 @@ OF_A_BROKER = [
         "streams",
         {},
         '[{"pubend": "p", "position": 1000000500002, "delivered": 1000000500002, "synced": 1000000500002, '
-        '"lost": 1000000100000, "window_bytes": 2792, "upstream": null, "followers": [], "catching_up": 0}]',
+        '"lost": -9223372036854775808, "window_bytes": 2792, "upstream": null, "followers": [], '
+        '"catching_up": 0}]',
     ),
     ("subscriptions", {}, f"[{SUBSCRIPTION}]"),
     ("subscription", {"name": "s"}, SUBSCRIPTION),

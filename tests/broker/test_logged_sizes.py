@@ -24,24 +24,28 @@ class Counting:
 
 
 class Plain:
-    """The same, with all entries in a list that is gone through every time."""
+    """The same, with all entries in a list that is gone through every time: last tick, bytes, first tick."""
 
     def __init__(self, entries: list[tuple[int, int]]) -> None:
-        self.entries = list(entries)
+        self.entries = [(tick, size, tick) for tick, size in entries]
 
     def beyond(self, bytes_max: int) -> int | None:
-        excess, upto = sum(size for _, size in self.entries) - bytes_max, None
-        for tick, size in self.entries:
+        excess, upto = sum(size for _, size, _ in self.entries) - bytes_max, None
+        for tick, size, _ in self.entries:
             if excess <= 0:
                 break
             upto, excess = tick, excess - size
         return upto
+
+    def last_event(self, upto: int) -> int | None:
+        return max((min(tick, upto) for tick, _, first in self.entries if first <= upto), default=None)
 
 
 BOUNDS = st.sampled_from([0, 50, 100, 300, 1_000, 5_000])
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.integers(0, 200)),
+        st.tuples(st.just("last"), st.integers(-5, 40)),
         st.tuples(st.just("lose"), st.integers(0, 40)),
         st.tuples(st.just("beyond"), BOUNDS),
     ),
@@ -58,15 +62,19 @@ def test_what_must_go_is_the_same_as_in_a_list_of_all_entries(
     for what, number in steps:
         if what == "append":
             last += 10
-            sizes.append(last, number)
-            plain.entries.append((last, number))
+            count = 1 + number % 10
+            sizes.append(last, number, count)
+            plain.entries.append((last, number, last - count + 1))
+        elif what == "last":
+            upto = (plain.entries[0][0] if plain.entries else last) + number
+            assert sizes.last_event(upto) == plain.last_event(upto)
         elif what == "lose":
             upto = (plain.entries[0][0] if plain.entries else last) + number
             sizes.lose(upto)
             plain.entries = [entry for entry in plain.entries if entry[0] > upto]
         else:
             assert sizes.beyond(number) == plain.beyond(number)
-        assert sizes.bytes == sum(size for _, size in plain.entries)
+        assert sizes.bytes == sum(size for _, size, _ in plain.entries)
 
 
 def test_no_entry_is_looked_at_twice_for_the_same_bound() -> None:

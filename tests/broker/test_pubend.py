@@ -16,7 +16,7 @@ from tidemark.broker.effects import (
     SendClient,
     SyncLog,
 )
-from tidemark.broker.publishing import pubend, remembered_publishers
+from tidemark.broker.publishing import joined_batches, pubend, remembered_publishers
 from tidemark.broker.publishing.pubend import Pubend, PubendPolicy
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
@@ -154,7 +154,7 @@ def test_what_has_become_durable_together_is_passed_on_together(monkeypatch: pyt
     root.commit.synced(root.syncs[-1])
     root.commit.flush()
     root.take()
-    monkeypatch.setattr(pubend, "MERGED_BYTES_MAX", 3 * len(batch(0, 1).data) - 1)
+    monkeypatch.setattr(joined_batches, "MERGED_BYTES_MAX", 3 * len(batch(0, 1).data) - 1)
     root.sync()
     assert root.known == [(10, 100, [100]), (100, 401, [200, 201, 400, 401]), (401, 601, [600, 601])]
 
@@ -186,7 +186,7 @@ def test_batches_that_came_together_are_not_joined_over_a_gap_or_beyond_a_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     root = Root(RecoveredPubend(last=10))
-    monkeypatch.setattr(pubend, "MERGED_BYTES_MAX", 3 * len(batch(0, 0).data) - 1)
+    monkeypatch.setattr(joined_batches, "MERGED_BYTES_MAX", 3 * len(batch(0, 0).data) - 1)
     for sequence, wall in ((1, 100), (3, 101), (5, 101), (7, 500)):
         root.turn.wall = wall
         root.pubend.received(7, Publish("p", "me", sequence, batch(0, 0)))
@@ -405,7 +405,7 @@ def test_the_last_event_is_announced_when_nobody_releases_it_and_after_recovery(
 
 
 def test_what_everyone_has_released_goes() -> None:
-    root = Root(RecoveredPubend(last=500))
+    root = Root(RecoveredPubend(last=500, sizes=((50, 10), (500, 10))))
     assert root.released(50, 300) == [LoseLog("p", 50)]
     assert root.released(40, 200) == []  # minima never go back
     assert root.released(50, 400) == []
@@ -413,8 +413,49 @@ def test_what_everyone_has_released_goes() -> None:
     assert root.counters["released_early"] == 0
 
 
+def test_silence_does_not_go_with_the_events_before_it() -> None:
+    root = Root(RecoveredPubend(last=100, sizes=((50, 10), (100, 10))), PubendPolicy(lease_ahead=1_000))
+    root.beat(200_000)
+    root.sync()
+    root.beat(400_000)
+    assert root.pubend.position > 200_000
+    assert root.released(40, 40) == [], "there is no event"
+    assert root.released(70, 70) == [LoseLog("p", 50)]
+    assert root.released(90, 90) == []
+    assert root.released(200_000, 200_000) == [LoseLog("p", 100)]
+    assert root.released(200_001, 200_001) == []
+
+
+def test_a_part_of_a_batch_may_go() -> None:
+    root = Root()
+    root.publish(1, 4, 100)
+    root.sync()
+    root.publish(5, 1, 200)
+    root.sync()
+    assert root.released(99, 99) == [], "it begins beyond"
+    assert root.released(101, 200) == [LoseLog("p", 101)]
+    assert root.pubend.bytes > 0
+    assert root.released(150, 200) == [LoseLog("p", 103)]
+    assert root.released(200, 200) == [LoseLog("p", 200)]
+    assert root.pubend.bytes == 0
+
+
+def test_what_a_full_disk_has_taken_goes_with_the_events_before_it() -> None:
+    root = Root(policy=PubendPolicy(lease_ahead=1_000))
+    root.publish(1, 1, 100)
+    root.sync()
+    root.publish(2, 1, 200)
+    root.full()
+    root.beat(200_000)
+    root.sync()
+    root.beat(400_000)
+    assert root.pubend.describe().last_event == 200
+    assert root.released(300, 300) == [LoseLog("p", 200)], "nobody waits for more"
+
+
 def test_age_releases_early_but_never_beyond_what_is_delivered() -> None:
-    root = Root(RecoveredPubend(last=500), PubendPolicy(max_retain=100))
+    sizes = tuple((tick, 10) for tick in (50, 150, 300, 500))
+    root = Root(RecoveredPubend(last=500, sizes=sizes), PubendPolicy(max_retain=100))
     assert root.released(50, 300, wall=120) == [LoseLog("p", 50)]
     assert root.released(50, 300, wall=250) == [LoseLog("p", 150)]
     assert root.released(50, 300, wall=1_000) == [LoseLog("p", 300)]
@@ -433,7 +474,7 @@ def test_size_releases_early_whole_batches_and_only_as_many_as_needed() -> None:
 def test_size_does_not_release_beyond_what_is_delivered() -> None:
     state = RecoveredPubend(last=400, sizes=((100, 50), (200, 50), (300, 50), (400, 50)))
     root = Root(state, PubendPolicy(max_bytes=0))
-    assert root.released(0, 150) == [LoseLog("p", 150)]
+    assert root.released(0, 150) == [LoseLog("p", 100)]
     assert root.pubend.bytes == 150  # the batch up to 200 is still needed
 
 
@@ -450,13 +491,13 @@ def test_what_is_published_counts_towards_the_size() -> None:
 def test_the_archive_holds_release_and_policy_may_say_otherwise() -> None:
     for unarchived, expected in ((False, 40), (True, 300)):
         policy = PubendPolicy(max_retain=100, release_unarchived=unarchived)
-        root = Root(RecoveredPubend(last=500), policy)
+        root = Root(RecoveredPubend(last=500, sizes=((40, 10), (300, 10), (500, 10))), policy)
         root.pubend.archived = 40
         assert root.released(200, 300, wall=10_000) == [LoseLog("p", expected)]
 
 
 def test_what_the_archive_has_is_let_go_early_if_it_asks_but_not_what_a_live_subscriber_lacks() -> None:
-    root = Root(RecoveredPubend(last=500), PubendPolicy(archive=True))
+    root = Root(RecoveredPubend(last=500, sizes=((100, 10), (500, 10))), PubendPolicy(archive=True))
     root.pubend.archived = 300
     assert root.released(100, 200) == [LoseLog("p", 100)]
     root.pubend.dismiss(400)  # of which the archive has less, and a live subscriber still less
@@ -537,7 +578,7 @@ def test_what_everyone_has_released_is_kept_for_a_while() -> None:
     state = RecoveredPubend(last=500, sizes=((100, 10), (300, 10), (500, 10)))
     root = Root(state, PubendPolicy(min_retain=1_000, min_retain_bytes=1_000))
     assert root.released(500, 500, wall=1_099) == []
-    assert root.released(500, 500, wall=1_200) == [LoseLog("p", 200)]
+    assert root.released(500, 500, wall=1_200) == [LoseLog("p", 100)]
     assert root.released(500, 500, wall=1_250) == []  # nothing would be freed
     assert root.released(500, 500, wall=9_000) == [LoseLog("p", 500)]
 
@@ -562,4 +603,4 @@ def test_nothing_is_kept_for_newcomers_at_a_broker_that_is_being_drained() -> No
 def test_policy_lets_go_also_what_would_be_kept_for_newcomers() -> None:
     state = RecoveredPubend(last=500, sizes=((100, 10), (300, 10), (500, 10)))
     root = Root(state, PubendPolicy(min_retain=9_000, min_retain_bytes=1_000, max_retain=700))
-    assert root.released(500, 500, wall=1_010) == [LoseLog("p", 310)]
+    assert root.released(500, 500, wall=1_010) == [LoseLog("p", 300)]

@@ -273,10 +273,51 @@ def test_starts_at_a_token_a_time_and_the_latest(node: LiveNode, tm: sync.Client
     planner.close()
 
 
-def let_go(tm: sync.Client, upto: int) -> None:
-    """Report all events up to a tick as archived, and wait until the broker has released them."""
+def let_go(tm: sync.Client, upto: int, *, events_upto: int | None = None) -> None:
+    """Report all events up to a tick as archived, and wait until the broker has released them.
+
+    `events_upto` is the tick of the last of them, if it is another one.
+    """
     tm.ask("archived", token=CheckpointToken({"main": upto}).text())
-    eventually(lambda: (tm.ask("pubends")[0]["lost"] or TICK_MIN) >= upto)
+    last = upto if events_upto is None else events_upto
+    eventually(lambda: (tm.ask("pubends")[0]["lost"] or TICK_MIN) >= last)
+
+
+def pass_silence(tm: sync.Client) -> int:
+    """Wait until the broker has told silence and released what it may; return how far the silence reaches."""
+    before = tm.ask("pubends")[0]["position"]
+    eventually(lambda: tm.ask("pubends")[0]["position"] > before)
+    return int(tm.ask("pubends")[0]["position"])
+
+
+def test_a_query_that_has_read_all_events_has_lost_nothing_when_the_silence_behind_them_may_go(
+    node: LiveNode, tm: sync.Client
+) -> None:
+    tm.create_topic("trades", SCHEMA)
+    read = CheckpointToken({"main": publish(tm, 0, 2)[-1]})
+    let_go(tm, pass_silence(tm), events_upto=read["main"])
+    later = publish(tm, 2, 4)
+    planner = Planner(scan(node))
+    upto = planner.latest(read, None)
+    parts = planner.partitions(read, upto)
+    planner.close()
+    found = [row for part in parts for record in scan(node).read(part) for row in record.to_pylist()]
+    assert [row["_tick"] for row in found] == later
+
+
+def test_a_read_has_lost_nothing_when_the_silence_before_the_first_event_may_go_after_it_was_planned(
+    node: LiveNode, tm: sync.Client
+) -> None:
+    tm.create_topic("trades", SCHEMA)
+    silent = pass_silence(tm)
+    ticks = publish(tm, 0, 3)
+    planner = Planner(scan(node))
+    parts = planner.everything()
+    planner.close()
+    tm.ask("archived", token=CheckpointToken({"main": silent}).text())
+    pass_silence(tm)
+    found = [row for part in parts for record in scan(node).read(part) for row in record.to_pylist()]
+    assert [row["_tick"] for row in found] == ticks
 
 
 def test_a_gap_stops_a_read_or_is_a_row_of_it(node: LiveNode, tm: sync.Client) -> None:
@@ -343,7 +384,7 @@ def test_what_was_let_go_comes_from_the_archive_without_a_seam(
     planner = Planner(query)
     before = planner.partitions(planner.initial(), planner.newest())
     for upto in (ticks[20], ticks[-1] + 3):
-        let_go(tm, upto)
+        let_go(tm, upto, events_upto=min(upto, ticks[-1]))
         assert [row["_tick"] for row in rows(query)] == (ticks + more)[10:]
     # Planned when the broker still had all of it.
     got = [tick for part in before for record in query.read(part) for tick in record["_tick"].to_pylist()]

@@ -81,6 +81,7 @@ def test_a_gap_is_told_with_its_exact_range() -> None:
     with pytest.raises(EventsLostError, match=r"\(50, 70\] of the pubend 'p' are gone") as caught:
         check_gaps(Token({"p": 50}), Token({"p": 90}), there, NOTHING_ARCHIVED, TICK_MIN)
     assert "\n" not in str(caught.value)
+    assert "the broker has let go what it had up to 70." in str(caught.value)
     with pytest.raises(EventsLostError) as caught:
         check_gaps(Token({"p": 50}), Token({"p": 90}), there, archived(60), TICK_MIN)
     assert (caught.value.base, caught.value.upto) == (60, 70)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tidemark.errors import EventsLostError, TimedOutError
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.topic_selector import TopicSelector
-from tidemark.spark.source import reading
+from tidemark.spark.source import losses, reading
 from tidemark.spark.source.archived import NoArchive, ReleasedHistory
 from tidemark.spark.source.partitions import TickRange
 from tidemark.spark.source.reading import DamageFinder, LostRange, RangeReader
@@ -201,6 +201,45 @@ def test_only_a_range_that_is_one_answer_without_holes_is_small() -> None:
 def test_without_an_archive_what_the_broker_let_go_is_lost() -> None:
     broker = FakeBroker([1, 5, 9], [6], 9, [])
     assert read(broker, NoArchive(), 0, 9) == ([9], [(0, 6)])
+
+
+def reasons(broker: FakeBroker, archive: ReleasedHistory, *, is_as_of: bool = False) -> list[str]:
+    """Why ranges up to 30 are lost."""
+    made = reader(broker, archive, without_nines)
+    part = TickRange("p", 0, 30)
+    found = made.read_archived(part) if is_as_of else made.read(part)
+    return [each.why for each in found if isinstance(each, LostRange)]
+
+
+def test_what_is_lost_says_who_has_lost_it() -> None:
+    broker = FakeBroker([1, 5, 9, 12], [6], 30, [(10, 11)])
+    assert reasons(broker, NoArchive()) == [
+        "the broker has let go what it had up to 6",
+        "events cannot be decoded",
+        "the log of the broker is damaged there",
+    ]
+    assert reasons(broker, FakeArchive([1], 6, [(2, 3)]))[0] == "the broker has let go what it had up to 6"
+    assert reasons(FakeBroker([], [], 9, []), FakeArchive([9], 20, []), is_as_of=True) == [
+        "events cannot be decoded",
+        "the archive does not have them",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("why", "advice"),
+    [
+        (
+            losses.released_upto(6),
+            "Name an archive that has them with the option archive, or set failOnGap to false",
+        ),
+        (losses.DAMAGED, "Name an archive that has them with the option archive, or set failOnGap to false"),
+        (losses.UNDECODABLE, "Set failOnGap to false"),
+        (losses.ABSENT, "Set failOnGap to false"),
+    ],
+)
+def test_the_error_says_why_events_are_lost_and_what_helps(why: str, advice: str) -> None:
+    error = losses.lost("p", 1, 4, why)
+    assert error.reason == f"{why}. {advice} and get a row for each gap"
 
 
 def test_damage_in_the_middle_is_lost_between_the_events_around_it() -> None:

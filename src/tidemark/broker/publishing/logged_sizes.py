@@ -1,4 +1,6 @@
-"""LoggedSizes: how large each batch in a pubend's log is, so that policy can let go the oldest by bytes.
+"""LoggedSizes: where each batch in a pubend's log lies and how large it is.
+
+Policy lets go the oldest by bytes, and release tells events from the silence between them.
 
 There is an entry for every batch that the log still has, which may be a hundred million single events: an
 entry takes 16 bytes, and no entry is looked at more than once for the same bound.
@@ -11,6 +13,10 @@ from collections.abc import Iterable
 
 #: Bounds whose places are remembered. Policy asks for two: what may be held, and what is kept for newcomers.
 BOUNDS_MAX = 4
+#: An entry has the bytes of its batch in so many bits, and above them how far before its last event the first
+#: one is. A batch has at most 32 MiB.
+_SIZE_BITS = 32
+_SIZE = (1 << _SIZE_BITS) - 1
 
 
 class _Excess:
@@ -25,10 +31,11 @@ class _Excess:
 
 
 class LoggedSizes:
-    """Last tick and bytes of each batch in the log, the oldest first."""
+    """Last tick, bytes and span of each batch in the log, the oldest first."""
 
     def __init__(self, sizes: Iterable[tuple[int, int]]) -> None:
-        #: tick, bytes, tick, bytes ...; what lies before `_first` was let go
+        """`sizes`: the last tick and the bytes of each batch of earlier lives, of which no more is known."""
+        #: tick, bytes and span, tick, bytes and span ...; what lies before `_first` was let go
         self._numbers = array("q", [number for entry in sizes for number in entry])
         self._first = 0
         #: of all batches that are still there
@@ -36,9 +43,9 @@ class LoggedSizes:
         #: bytes_max -> how far batches must go for it; at most BOUNDS_MAX
         self._excesses: dict[int, _Excess] = {}
 
-    def append(self, tick: int, size: int) -> None:
-        """A batch was logged, whose last event has this tick."""
-        self._numbers.extend((tick, size))
+    def append(self, tick: int, size: int, count: int = 1) -> None:
+        """A batch of so many events was logged, whose ticks count up to this one."""
+        self._numbers.extend((tick, size | count - 1 << _SIZE_BITS))
         self.bytes += size
         for excess in self._excesses.values():
             excess.left += size
@@ -47,7 +54,7 @@ class LoggedSizes:
         """Everything up to this tick was let go."""
         numbers, at = self._numbers, self._first
         while at < len(numbers) and numbers[at] <= upto:
-            self.bytes -= numbers[at + 1]
+            self.bytes -= numbers[at + 1] & _SIZE
             at += 2
         self._first = at
         for excess in self._excesses.values():
@@ -59,9 +66,18 @@ class LoggedSizes:
             for excess in self._excesses.values():
                 excess.at -= at
 
-    def has_upto(self, tick: int) -> bool:
-        """Return whether there is a batch that ends at or before this tick."""
-        return self._first < len(self._numbers) and self._numbers[self._first] <= tick
+    def last_event(self, upto: int) -> int | None:
+        """Return the tick of the last event up to a tick; None if there is none.
+
+        Of a batch of an earlier life that is its last event only. Whoever asks lets go next what it is told
+        of, so that few entries are looked at again.
+        """
+        numbers, at = self._numbers, self._first
+        while at < len(numbers) and numbers[at] <= upto:
+            at += 2
+        if at < len(numbers) and numbers[at] - (numbers[at + 1] >> _SIZE_BITS) <= upto:
+            return upto  # it is within a batch
+        return numbers[at - 2] if at > self._first else None
 
     def beyond(self, bytes_max: int) -> int | None:
         """Return up to which tick batches must go so that `bytes_max` bytes are left; None if none must."""
@@ -72,7 +88,7 @@ class LoggedSizes:
             excess = self._excesses[bytes_max] = _Excess(self._first, self.bytes)
         numbers, at = self._numbers, excess.at
         while excess.left > bytes_max and at < len(numbers):
-            excess.left -= numbers[at + 1]
+            excess.left -= numbers[at + 1] & _SIZE
             at += 2
         excess.at = at
         return numbers[at - 2] if at > self._first else None

@@ -10,7 +10,7 @@ is not catching up has it. Events whose validity has passed are let go as silenc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -26,6 +26,7 @@ from tidemark.broker.effects import (
     RecoveredPubend,
     SendClient,
 )
+from tidemark.broker.publishing.joined_batches import Fresh, Gathered, in_a_row, merged
 from tidemark.broker.publishing.logged_sizes import LoggedSizes
 from tidemark.broker.publishing.remembered_publishers import RememberedPublishers
 from tidemark.broker.turn import Turn
@@ -39,13 +40,6 @@ from tidemark.wire.limits import EPOCHS_AHEAD_US
 from tidemark.wire.moving.frames import Come, Leave, Left
 
 SECOND = 1_000_000
-#: Events that have come, or have become durable, together are one batch of about so many bytes at most.
-MERGED_BYTES_MAX = 512 << 10
-
-#: a publisher, its number of the last event of a batch, and the batch with its ticks
-_Gathered = tuple[str, int, EventBatch]
-#: `(base, upto]` and all its events
-_Fresh = tuple[int, int, EventBatch]
 
 TOO_MANY_NAMES = (
     "this pubend remembers as many named publishers as it can and takes no new name, since forgetting one "
@@ -126,9 +120,9 @@ class Pubend:
         self._heard: set[str] = set()
         #: batches that came and are not yet durable, and those of them that were not given to the log yet
         self._unsynced = 0
-        self._gathered: list[_Gathered] = []
+        self._gathered: list[Gathered] = []
         #: what is durable and not passed on yet
-        self._fresh: list[_Fresh] = []
+        self._fresh: list[Fresh] = []
         self._sizes = LoggedSizes(state.sizes)
         #: The disk had no room for the last group: nothing is kept that nobody waits for.
         self._is_full = False
@@ -359,7 +353,7 @@ class Pubend:
         if len(gathered) == 1:
             self._log(*gathered[0], 1)
             return
-        for publisher, last, batches in _in_a_row(gathered):
+        for publisher, last, batches in in_a_row(gathered):
             self._log(publisher, last, concatenate(batches), len(batches))
 
     def _log(self, publisher: str, last: int, batch: EventBatch, came_in: int) -> None:
@@ -374,7 +368,7 @@ class Pubend:
         base, upto = self.position, int(batch.ticks[-1])
         self._publishers.durable(publisher, (last, upto))
         self.position = upto
-        self._sizes.append(upto, len(batch.data))
+        self._sizes.append(upto, len(batch.data), batch.count)
         self._may_expire = self._may_expire or may_expire(batch)
         self._counters["events_published"] += batch.count
         self._beat_at = self._turn.now  # an event moves the stream as silence does
@@ -386,7 +380,7 @@ class Pubend:
         """Pass on what has become durable; its publishers were answered already."""
         if self._fresh:
             fresh, self._fresh = self._fresh, []
-            for base, upto, batch in fresh if len(fresh) == 1 else _merged(fresh):
+            for base, upto, batch in fresh if len(fresh) == 1 else merged(fresh):
                 self._pass_on(base, upto, batch)
 
     def _pass_on(self, base: int, upto: int, batch: EventBatch | None) -> None:
@@ -469,7 +463,11 @@ class Pubend:
         self._released = self._delivered = TICK_MIN
 
     def release(self) -> None:
-        """Turn to L what may be let go, but nothing that a subscriber that is not catching up still lacks."""
+        """Turn to L what may be let go, but nothing that a subscriber that is not catching up still lacks.
+
+        Events turn L, and the silence behind the last of them does not: a reader that has read that event,
+        or that begins in silence, has lost nothing.
+        """
         archived = self._released if self.archived is None else self.archived
         let_go = min(self._released, archived, self._kept_for_newcomers())
         early = min(self._delivered, self._early())
@@ -477,15 +475,26 @@ class Pubend:
             early = min(early, self.archived)
         upto = min(max(let_go, early), self.position)
         is_dismissed = self.lost < self._dismissed
-        if upto > self.lost and (not self._policy.min_retain or self._sizes.has_upto(upto)):
-            self._counters["released" if upto <= let_go else "released_early"] += 1
-            self.lost = upto
-            self._sizes.lose(upto)
+        lost = max(self._last_event(upto), min(upto, self._dismissed)) if upto > self.lost else self.lost
+        if lost > self.lost:
+            self._counters["released" if lost <= let_go else "released_early"] += 1
+            self.lost = lost
+            self._sizes.lose(lost)
             self._expires_at = TICK_MIN
-            self._out.add(LoseLog(self.name, upto))
+            self._out.add(LoseLog(self.name, lost))
             if is_dismissed:
                 # At once, and not with the next event: no broker is to tell from memory what was erased.
-                self._stream.tell_lost(upto)
+                self._stream.tell_lost(lost)
+
+    def _last_event(self, upto: int) -> int:
+        """Return the tick of the last event up to a tick; TICK_MIN if there is none.
+
+        That is `_last` also if damage, or a full disk, has taken the event.
+        """
+        if self._last <= upto:
+            return self._last
+        found = self._sizes.last_event(upto)
+        return TICK_MIN if found is None else found
 
     def dismiss(self, upto: int) -> None:
         """Let go, as policy would, what the archive has up to this tick: who lacks it gets it from there."""
@@ -551,39 +560,6 @@ class Pubend:
             beyond = self._sizes.beyond(self._policy.max_bytes)
             upto = upto if beyond is None else max(upto, beyond)
         return upto
-
-
-def _in_a_row(gathered: list[_Gathered]) -> Iterator[tuple[str, int, list[EventBatch]]]:
-    """Yield batches of one publisher whose ticks go on without a gap, and the number of the last event.
-
-    What is logged as one batch costs one record, whatever number of frames it came in.
-    """
-    publisher, last, batches, size, tick = gathered[0][0], 0, list[EventBatch](), 0, 0
-    for name, number, batch in gathered:
-        size += len(batch.data)
-        goes_on = name == publisher and int(batch.ticks[0]) == tick + 1
-        if batches and (not goes_on or size > MERGED_BYTES_MAX):
-            yield publisher, last, batches
-            batches, size = [], len(batch.data)
-        batches.append(batch)
-        publisher, last, tick = name, number, int(batch.ticks[-1])
-    yield publisher, last, batches
-
-
-def _merged(fresh: list[_Fresh]) -> Iterator[_Fresh]:
-    """Yield the same events in fewer batches: passing a batch on costs the same for few events as for many.
-
-    Each piece of `fresh` begins where the one before it ends.
-    """
-    gathered: list[EventBatch] = []
-    size, base, upto = 0, fresh[0][0], fresh[0][0]
-    for _, end, batch in fresh:
-        if gathered and size + len(batch.data) > MERGED_BYTES_MAX:
-            yield base, upto, concatenate(gathered)
-            gathered, size, base = [], 0, upto
-        gathered.append(batch)
-        size, upto = size + len(batch.data), end
-    yield base, upto, concatenate(gathered)
 
 
 def _out_of_order(frame: Publish, known: tuple[int, int] | None) -> str:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from tidemark.errors import ConfigError, EventsLostError
+from tidemark.errors import ConfigError
 from tidemark.spark.options import ReadPoint
+from tidemark.spark.source.losses import lost, released_upto
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
 from tidemark.wire.answers import PubendStatus
@@ -98,20 +99,9 @@ def check_gaps(
         base, gone = start.get(name, first_base), min(there[name].lost, upto)
         missing = archive_gaps(name, base, gone) if base < gone else []
         if missing:
-            raise lost(name, *missing[0])
+            raise lost(name, *missing[0], released_upto(there[name].lost))
 
 
 def _beginning(gaps: list[Range]) -> int:
     """The tick after which history begins, if `gaps` is what the archive lacks of the released history."""
     return gaps[0][1] if gaps and gaps[0][0] == TICK_MIN else TICK_MIN
-
-
-def lost(pubend: str, base: int, upto: int) -> EventsLostError:
-    """The error of a reader for which gaps are failures."""
-    return EventsLostError(
-        "the broker has let them go, or they were damaged, and no archive that was named has them. "
-        "Name one with the option archive, or set failOnGap to false and get a row for each gap",
-        pubend=pubend,
-        base=base,
-        upto=upto,
-    )

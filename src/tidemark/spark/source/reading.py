@@ -20,6 +20,7 @@ from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Ints
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.source.archived import ReleasedHistory
+from tidemark.spark.source.losses import ABSENT, DAMAGED, UNDECODABLE, released_upto
 from tidemark.spark.source.partitions import TickRange
 from tidemark.ticks.tick import Range
 from tidemark.wire.answers import EventsReached
@@ -55,10 +56,12 @@ class RangeFetcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LostRange:
-    """Any events in `(base, upto]` are neither at the broker nor in the archive."""
+    """Any events in `(base, upto]` are neither at the broker nor in the archive, or cannot be decoded."""
 
     base: int
     upto: int
+    #: why the reader does not get them: a text of `losses`
+    why: str
 
 
 class EventFilter(Protocol):
@@ -114,7 +117,7 @@ class RangeReader:
 
     def read_archived(self, part: TickRange) -> Iterator[EventBatch | LostRange]:
         """The same, from the archive alone."""
-        return self._from_archive(part.pubend, part.base, part.upto)
+        return self._from_archive(part.pubend, part.base, part.upto, ABSENT)
 
     def reach(self, part: TickRange, events_max: int) -> tuple[int, int]:
         """The tick up to which the first `events_max` events of the range lie, and how many those are.
@@ -202,14 +205,15 @@ class RangeReader:
     def _filled(self, pubend: str, fetched: Fetched) -> Iterator[EventBatch | LostRange]:
         """The events of one answer, with its holes filled from the archive as far as that has them."""
         batch, first = fetched.batch, 0
-        holes = [(fetched.base, min(fetched.lost, fetched.upto)), *fetched.damaged]
-        for base, upto in sorted(each for each in holes if each[0] < each[1]):
+        holes = [(fetched.base, min(fetched.lost, fetched.upto), released_upto(fetched.lost))]
+        holes += [(base, upto, DAMAGED) for base, upto in fetched.damaged]
+        for base, upto, why in sorted(each for each in holes if each[0] < each[1]):
             if batch is not None:
                 last = int(np.searchsorted(batch.ticks, base, side="right"))
                 if first < last:
                     yield from self._told(batch.slice(first, last))
                 first = last
-            yield from self._from_archive(pubend, base, upto)
+            yield from self._from_archive(pubend, base, upto, why)
             self.is_archived = False
         if batch is not None and first < batch.count:
             yield from self._told(batch if first == 0 else batch.slice(first, batch.count))
@@ -223,18 +227,19 @@ class RangeReader:
             if kept is not None and first < last:
                 yield kept.slice(first, last)
             first = last
-            yield LostRange(base, upto)
+            yield LostRange(base, upto, UNDECODABLE)
         if kept is not None and first < kept.count:
             yield kept if first == 0 else kept.slice(first, kept.count)
 
-    def _from_archive(self, pubend: str, base: int, upto: int) -> Iterator[EventBatch | LostRange]:
+    def _from_archive(self, pubend: str, base: int, upto: int, why: str) -> Iterator[EventBatch | LostRange]:
+        """What the archive has of a range that is read from it, for the reason `why`, and what it lacks."""
         self.is_archived = True
         at = base
         for gap in [*self._archive.gaps(pubend, base, upto), (upto, upto)]:
             if at < gap[0]:
                 yield from self._archived(pubend, at, gap[0])
             if gap[0] < gap[1]:
-                yield LostRange(*gap)
+                yield LostRange(*gap, why)
             at = gap[1]
 
     def _archived(self, pubend: str, base: int, upto: int) -> Iterator[EventBatch | LostRange]:

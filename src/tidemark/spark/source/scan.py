@@ -26,13 +26,13 @@ from tidemark.spark.source.archived import (
     SourceArchive,
     archive_at,
 )
+from tidemark.spark.source.losses import lost
 from tidemark.spark.source.offsets import (
     PubendExtent,
     ceiling,
     check_gaps,
     initial,
     latest,
-    lost,
     pubend_extents,
 )
 from tidemark.spark.source.partitions import (
@@ -194,7 +194,7 @@ class SourceScan:
         if not isinstance(item, LostRange):
             return self._marked(columns.records(pubend, item), ARCHIVE if is_archived else BROKER)
         if self.options.fail_on_gap:
-            raise lost(pubend, item.base, item.upto)
+            raise lost(pubend, item.base, item.upto, item.why)
         return self._marked(columns.gap(pubend, item.base, item.upto), None)
 
     def _marked(self, rows: pa.RecordBatch, origin: str | None) -> pa.RecordBatch:
