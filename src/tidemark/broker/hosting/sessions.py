@@ -22,8 +22,8 @@ from tidemark.broker.overlay.neighbourhood import Neighbourhood
 from tidemark.broker.turn import Turn
 from tidemark.matching.topics import TopicPattern
 from tidemark.ticks import TICK_MAX, CheckpointToken
+from tidemark.ticks.tick import CLOCKS_APART_MAX
 from tidemark.wire.frames import Ack, Acked, Credit, Refused, Subscribe, Unsubscribe, Unsubscribed
-from tidemark.wire.limits import EPOCHS_AHEAD_US
 
 #: Subscriptions of clients that are gone that are removed each time that the broker is woken.
 LEAVING_MAX = 8
@@ -178,7 +178,7 @@ class Sessions:
         A clock that is far ahead counts for nothing: other brokers would refuse such an epoch.
         """
         wall = self._turn.wall
-        return frame.stamp if 0 < frame.stamp <= wall + EPOCHS_AHEAD_US // 2 else wall
+        return frame.stamp if 0 < frame.stamp <= wall + CLOCKS_APART_MAX else wall
 
     def _take_back(self, client: int, frame: Subscribe, subscription: HostedSubscription) -> None:
         """The subscriber was, or may have been, at another broker meanwhile: treat it as coming from there.

@@ -35,7 +35,7 @@ from tidemark.message.publisher_names import PublisherMove
 from tidemark.ticks import TICK_MAX, TICK_MIN
 from tidemark.wire.answers import PubendStatus
 from tidemark.wire.frames import Publish, Published, Refused
-from tidemark.wire.limits import EPOCHS_AHEAD_US
+from tidemark.wire.limits import MOVES_AHEAD_US
 from tidemark.wire.moving.frames import Come, Leave, Left
 
 SECOND = 1_000_000
@@ -297,7 +297,7 @@ class Pubend:
 
         A leap would leave no room for the moves of honest clients; they count, or begin with a time of day.
         """
-        is_leap = number > max(last.number + 1, self._turn.wall + EPOCHS_AHEAD_US)
+        is_leap = number > max(last.number + 1, self._turn.wall + MOVES_AHEAD_US)
         return self._publishers.has_room(name) and not is_leap
 
     def _has_left(self, name: str) -> bool:
