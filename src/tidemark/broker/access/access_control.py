@@ -20,6 +20,7 @@ import numpy as np
 from tidemark.access.document import AccessDocument
 from tidemark.access.principal import Principal
 from tidemark.access.rights import Hidden, Rights
+from tidemark.access.rule_fit import DescribedTopic
 from tidemark.broker.access.hiding import Hiding
 from tidemark.broker.access.origins import Origins
 from tidemark.broker.access.quotas import Quotas
@@ -284,6 +285,10 @@ class AccessControl:
     def misfits(self) -> int:
         """Return how many rules do not fit a topic that is known, as far as that was found out."""
         return self._fits.look(self._document)
+
+    def known_topics(self) -> list[DescribedTopic]:
+        """Return the topics that exist, for rules that are to be held against them."""
+        return [(each.topic, each.is_open, [*each.texts.values()]) for each in self._registry.topics.values()]
 
     # What may be done.
 
