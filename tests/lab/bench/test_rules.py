@@ -28,7 +28,7 @@ def test_every_path_is_compared_by_cpu_with_its_error_and_by_calls() -> None:
 
 
 def test_an_event_that_is_published_alone_takes_few_calls_more_under_a_rule() -> None:
-    """In Python 3.11 there are 12 in Python: for the client, the publisher's name, the rule and two fields."""
+    """In Python 3.11 there are 12: for the client, the name of its publisher, the rule and two fields."""
     calls = []
     for has_rules in (False, True):
         found = AccessDocument.parse(document(SHARDS)) if has_rules else None

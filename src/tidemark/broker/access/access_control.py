@@ -88,6 +88,7 @@ class AccessControl:
         self._fits = RuleFits(registry)
         #: how much each principal uses of what it may; `Broker` and `Sessions` ask it too
         self.quotas = Quotas(self.rights, self._rights_of)
+        self.quotas.changed(document)
 
     # Who is there.
 
@@ -133,7 +134,7 @@ class AccessControl:
         self._rights_here.clear()
         self._writes.clear()
         self._alone.clear()
-        self.quotas.changed()
+        self.quotas.changed(document)
         for client in stale:
             self._come_again(client)
 
@@ -185,7 +186,8 @@ class AccessControl:
         """
         if self._document is None:
             return owner
-        mine = self.owner(client)
+        principal = self._principals.get(client)
+        mine = "" if principal is None else principal.name
         if mine == owner or not owner or not self.keeps_name(owner, publisher):
             return mine
         rights = self.rights(client)
@@ -296,7 +298,7 @@ class AccessControl:
         """Return the frame as the broker may handle it, or why it may not."""
         if self._document is None or (type(frame) in _OF_SUBSCRIPTIONS and client in self._principals):
             return frame  # Ack and Credit are of subscriptions that this connection was given
-        rights = self.rights(client)
+        rights = self._rights_here.get(client) or self.rights(client)
         if rights is None:
             return _denied(frame, "it is not known who you are: log in first")
         match frame:

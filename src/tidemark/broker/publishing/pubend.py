@@ -192,7 +192,7 @@ class Pubend:
         if known is None or last > known[0]:
             if known is not None and frame.sequence <= known[0]:
                 batch = batch.slice(known[0] + 1 - frame.sequence, batch.count)
-            if owner:
+            if owner and owner != self._publishers.owner(name):
                 self._give(name, owner)
             self._append(name, last, batch)
             known = last, self._last
