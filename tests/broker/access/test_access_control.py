@@ -315,6 +315,24 @@ def test_a_durable_subscription_belongs_to_who_made_it() -> None:
     assert any(isinstance(each, Unsubscribed) for each in at.do(OPS, Unsubscribe("shared")))
 
 
+def test_a_subscription_of_before_there_were_accounts_is_touched_by_those_who_may_have_its_name() -> None:
+    at = Desk()
+    at.declare()
+    at.do(NOBODY, subscribe("alice.s"))
+    at.gone(NOBODY)
+    at.give(AccessChanged(DOCUMENT))
+    for client in NAMES:
+        come(at, client)
+    asked = Ask(1, "subscription", '{"name": "alice.s"}')
+    for client in (BOB, PAULA):
+        (refused,) = at.do(client, Unsubscribe("alice.s"))
+        assert isinstance(refused, Refused), "it would end for good, with all that its subscriber is owed"
+        assert refused.code == "unknown"
+        assert [type(each) for each in at.do(client, asked)] == [Refused]
+    assert [type(each) for each in at.do(ALICE, asked)] == [Answer]
+    assert any(isinstance(each, Unsubscribed) for each in at.do(ALICE, Unsubscribe("alice.s")))
+
+
 def test_nobody_who_has_not_proved_who_it_is_may_do_anything() -> None:
     at = desk()
     frames: tuple[ClientFrame, ...] = (

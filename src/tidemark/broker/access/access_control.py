@@ -172,12 +172,17 @@ class AccessControl:
         principal = self._principals.get(client)
         return principal.name if principal is not None and self._document is not None else ""
 
-    def may_touch(self, client: int, owner: str) -> bool:
-        """Return whether a client may take or end what belongs to `owner`, which is "" for nobody."""
-        if self._document is None or not owner:
+    def may_touch(self, client: int, subscription: HostedSubscription) -> bool:
+        """Return whether a client may take, end or look at a subscription.
+
+        One that belongs to nobody, from before there were accounts, is for those who may have its name.
+        """
+        if self._document is None:
             return True
-        rights = self.rights(client)
-        return rights is not None and (rights.principal.name == owner or rights.may_administer)
+        rights, owner = self.rights(client), subscription.owner
+        if rights is None or rights.may_administer:
+            return rights is not None
+        return rights.principal.name == owner if owner else rights.may_own(subscription.name)
 
     def publisher_owner(self, client: int, publisher: str, owner: str) -> str | None:
         """Return whose a publisher's name is once this client has published under it; None if it may not.

@@ -99,7 +99,7 @@ class Sessions:
             known = None
         if known is None:
             known = self._by_name.get(frame.name)
-            if known is not None and not frame.durable and not self._access.may_touch(client, known.owner):
+            if known is not None and not frame.durable and not self._access.may_touch(client, known):
                 known = None
         with self._turn.looking:
             refusal = self._admission.refusal(client, frame, known)
@@ -352,7 +352,7 @@ class Sessions:
     def unsubscribe(self, client: int, frame: Unsubscribe) -> None:
         """End a subscription for its own connection, or for any connection while it has none."""
         subscription = self._passing_of(client, frame.name) or self._by_name.get(frame.name)
-        if subscription is None or not self._access.may_touch(client, subscription.owner):
+        if subscription is None or not self._access.may_touch(client, subscription):
             self._refuse(client, frame.name, "unknown", "there is no such subscription", "unsubscribe")
         elif subscription.client not in (None, client):
             reason = "it is connected elsewhere: close that first"
@@ -423,7 +423,7 @@ class Sessions:
         """
         stranger = next(name for name, _ in frame.tokens if self._of(client, name) is None)
         found = self._passing_of(client, stranger) or self._by_name.get(stranger)
-        is_taken = found is not None and self._access.may_touch(client, found.owner)
+        is_taken = found is not None and self._access.may_touch(client, found)
         code = "taken" if is_taken else "unknown"
         reason = f"{stranger!r} is not a subscription of this connection any more: nothing was kept"
         self._refuse(client, str(frame.ticket), code, reason, "ack")
