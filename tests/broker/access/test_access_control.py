@@ -225,6 +225,22 @@ def test_a_document_that_says_nothing_new_of_a_client_leaves_it_alone() -> None:
     assert not [each for each in at.give(AccessChanged(changed)) if isinstance(each, RefuseClient)]
 
 
+@pytest.mark.parametrize("claim", ["true", "false", "7"])
+def test_a_claim_that_becomes_a_truth_is_another_claim(claim: str) -> None:
+    """In Python, True is equal to 1: the client would go on under the rule with the number."""
+    at = Desk(access=AccessDocument.parse(RULES.replace("most = 5", "most = 1"), 1))
+    at.give(ClientCame(ALICE, Principal("alice", {"most": 1})))
+    changed = AccessDocument.parse(RULES.replace("most = 5", f"most = {claim}"), 2)
+    effects = at.give(AccessChanged(changed))
+    assert [each.client for each in effects if isinstance(each, RefuseClient)] == [ALICE]
+
+
+def test_a_token_with_a_truth_in_place_of_a_number_is_of_another_principal() -> None:
+    assert Principal("alice", {"most": 1}) != Principal("alice", {"most": True})
+    assert Principal("alice", {"most": 1}) == Principal("alice", {"most": 1})
+    assert len({Principal("alice", {"most": each}) for each in (1, True, 1.0)}) == 3
+
+
 def test_a_client_that_proves_anew_with_other_claims_has_to_come_again() -> None:
     at = desk()
     at.do(ALICE, subscribe())

@@ -457,8 +457,11 @@ def _differs(before: AccessDocument | None, after: AccessDocument | None, princi
     for document in (before, after):
         user = document.users.get(principal.name)
         names.update(user.roles if user is not None else ())
-    return before.users.get(principal.name) != after.users.get(principal.name) or any(
-        before.roles.get(name) != after.roles.get(name) for name in names
+    name = principal.name
+    return (
+        before.users.get(name) != after.users.get(name)
+        or before.principal(name) != after.principal(name)  # also tells claims of different types apart
+        or any(before.roles.get(role) != after.roles.get(role) for role in names)
     )
 
 
