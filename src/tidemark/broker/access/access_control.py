@@ -33,6 +33,8 @@ from tidemark.broker.selector_fit import check_fit
 from tidemark.broker.turn import Turn
 from tidemark.errors import AccessError, SelectorError, TidemarkError
 from tidemark.message.batches.batch import EventBatch, Shape
+from tidemark.message.batches.trace_context import publisher_of
+from tidemark.message.publisher_names import may_show
 from tidemark.message.registry import Registry
 from tidemark.wire.answers import RIGHTS
 from tidemark.wire.frames import (
@@ -386,7 +388,9 @@ class AccessControl:
         if batch.count != 1:
             return self._looked_through(rights, frame)
         key = (rights, frame.publisher, batch.shapes)
-        rule = self._alone.get(key)
+        rule, names = self._alone.get(key), batch.publishers
+        if len(names) > 1 or names[0] not in ("", frame.publisher):
+            rule = None  # a trace is part of a name: that takes a closer look, as does a wrong name
         if rule is not None and (not rule or self._rules.allows(batch.shapes[0].topic, rule, batch)):
             return frame  # most events that are published alone end here
         answer = self._looked_through(rights, frame)
@@ -400,6 +404,10 @@ class AccessControl:
         if not rights.may_publish_as(frame.publisher):
             what = f"publish under the name {frame.publisher!r}"
             return _denied(frame, f"{_may_not(rights, what)}: see `publisher` of its roles")
+        for shown in frame.batch.publishers:
+            if not may_show(frame.publisher, publisher_of(shown)):
+                what = f"publish events that name {shown!r} as their publisher under {frame.publisher!r}"
+                return _denied(frame, _may_not(rights, what))
         for topic in sorted({each.topic for each in frame.batch.shapes}):
             rule = self._write_rule(rights, topic)
             if rule is None:
