@@ -21,7 +21,8 @@ TidemarkError                    reason
 ├── FrameError                   a frame cannot be handled, and nothing was changed by it
 ├── NeighbourError               a neighbour says what its place in the overlay does not allow
 ├── AccessError                  a name, a rule or an access document is refused
-│   └── StaleAccessError         a change is of a document that is not in force: expected, actual
+│   ├── StaleAccessError         a change is of a document that is not in force: expected, actual
+│   └── RuleMisfitError          a new rule is true for no event of a topic that exists
 ├── ConfigError                  a configuration is refused: key, source
 │   └── StaleTopologyError       a change is of a topology that is not in force: expected, actual
 ├── OverlayChangeError           a change to a running overlay did not come about: broker
@@ -192,6 +193,10 @@ class StaleAccessError(AccessError):
         )
         self.expected = expected
         self.actual = actual
+
+
+class RuleMisfitError(AccessError):
+    """Rules of a new access document are true for no event of topics that exist."""
 
 
 class ConfigError(TidemarkError):

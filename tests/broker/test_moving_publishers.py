@@ -12,7 +12,7 @@ from tidemark.broker.effects import AppendMove, Effect, LogFull, RecoveredPubend
 from tidemark.broker.publishing import publishing
 from tidemark.message.publisher_names import PublisherMove, made_name
 from tidemark.wire.frames import ClientFrame, Hello, Publish, Published, Refused
-from tidemark.wire.limits import EPOCHS_AHEAD_US, MOVE_MAX
+from tidemark.wire.limits import MOVE_MAX, MOVES_AHEAD_US
 from tidemark.wire.moving.frames import Come, Leave, Left
 
 
@@ -151,7 +151,7 @@ def test_moves_are_recovered() -> None:
 
 def test_a_move_that_leaves_no_room_for_others_is_not_made(at: Desk) -> None:
     assert at.do(1, leave(move=MOVE_MAX)) == []
-    assert code(at.do(1, Come("p", "me", 1, MORNING + EPOCHS_AHEAD_US + 1))) == "limit"
+    assert code(at.do(1, Come("p", "me", 1, MORNING + MOVES_AHEAD_US + 1))) == "limit"
     assert isinstance(at.do(1, Come("p", "me", 1, MORNING + 5))[0], Published)
     assert isinstance(at.do(1, leave(move=MORNING + 6))[0], Left)
 

@@ -16,6 +16,7 @@ from tidemark.broker.topics import GENERATIONS_TOLD_MAX
 from tidemark.ticks import TICK_LAST, TICK_MAX
 from tidemark.ticks.tick import CLOCKS_APART_MAX
 from tidemark.wire.frames import (
+    AckExpected,
     Claim,
     Fetch,
     Fetched,
@@ -43,6 +44,7 @@ from tidemark.wire.limits import (
     STAMP_MAX,
     VERSION_MAX,
 )
+from tidemark.wire.moving.frames import Left
 
 #: a tick that is further ahead than clocks may be apart
 TOO_FAR = MORNING + CLOCKS_APART_MAX + 1
@@ -91,6 +93,11 @@ def is_refused(desk: Desk, peer: str, frame: PeerFrame) -> bool:
         Knowledge("p", 0, TICK_LAST, 0, False, 1),
         Knowledge("p", 0, 1, TOO_FAR, True, 1),
         Knowledge("p", 0, 1, 0, True, 1, damaged=((0, TOO_FAR),)),
+        AckExpected("p", TOO_FAR),
+        AckExpected("p", TICK_LAST),
+        Nack("p", ((0, TOO_FAR),), 1),
+        Nack("p", ((0, 1), (TICK_LAST - 1, TICK_LAST)), 1),
+        Left("p", "me", 1, TOO_FAR, 1, "q"),
         Fetched(1, "p", 0, TOO_FAR, 0),
         Fetched(1, "p", 0, 1, TOO_FAR),
         Heard("p", "down", 1, TOO_FAR),
@@ -122,6 +129,9 @@ def test_a_number_to_which_no_honest_broker_comes_ends_the_link(frame: PeerFrame
         Knowledge("p", 0, TOO_FAR - 1, TOO_FAR - 1, True, 1),
         Links("down", 1, ()),
         row("down", SECOND_LIFE - 1),
+        AckExpected("p", TOO_FAR - 1),
+        Nack("p", ((0, TOO_FAR - 1),), 1),
+        Left("p", "me", 1, TOO_FAR - 1, 1, "q"),
         Claim("s", MORNING + EPOCHS_AHEAD_US, "down", settled=True),
         Topic("t", False, ("[n: int]",), GENERATIONS_TOLD_MAX),
         Topic("t", False, ("[n: int]",), 1),
@@ -172,7 +182,30 @@ def test_the_clock_of_a_subscriber_that_is_far_ahead_makes_no_epoch_that_neighbo
     desk.finish(desk.say(1, Subscribe("s", "t", "", True, 1_000, None, STAMP_MAX, "down")))
     mine = desk.broker._sessions.find("s")
     assert mine is not None
-    assert mine.made_at < MORNING + EPOCHS_AHEAD_US // 2
+    assert mine.made_at < MORNING + CLOCKS_APART_MAX
+
+
+def test_an_epoch_is_no_further_ahead_than_the_clocks_of_a_subscriber_and_a_broker_can_make_it() -> None:
+    """The clock of a subscriber counts up to a day ahead of its broker's, which may be a day ahead here."""
+    assert is_refused(linked(), "down", Claim("s", MORNING + 4 * CLOCKS_APART_MAX, "down", settled=True))
+    assert not is_refused(linked(), "down", Claim("s", MORNING + 2 * CLOCKS_APART_MAX, "down", settled=True))
+    desk = linked()
+    desk.declare()
+    for name, stamp in (("in time", MORNING + CLOCKS_APART_MAX), ("later", MORNING + CLOCKS_APART_MAX * 2)):
+        desk.finish(desk.say(1, Subscribe(name, "t", "", True, 1_000, None, stamp, "down")))
+        mine = desk.broker._sessions.find(name)
+        assert mine is not None
+        assert (mine.made_at == stamp) == (name == "in time")
+
+
+def test_an_expected_acknowledgement_of_the_far_future_moves_no_stream() -> None:
+    desk = linked()
+    stream = desk.broker.stream("p")
+    assert stream is not None
+    desk.hear("up", Knowledge("p", 10, 20, 0, True, (1 << 33) - 1))
+    position = stream.position
+    assert is_refused(desk, "up", AckExpected("p", TICK_LAST))
+    assert stream.position == position
 
 
 # Places.

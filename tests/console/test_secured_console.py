@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,6 +105,25 @@ def test_who_may_not_monitor_is_told_so_and_who_may_sees(console: LiveConsole) -
     assert "SCRAM-SHA-256$" not in text
     answer = ops.get("/access?user=alice&topic=t.a").text
     assert "n &lt;= 5" in answer
+
+
+def test_a_document_with_a_rule_that_fits_no_topic_is_taken_only_if_that_is_meant(
+    node: LiveNode, console: LiveConsole
+) -> None:
+    ops = logged_in(console, "ops")
+    with sync.connect(node.url, user="paula", password=PASSWORDS["paula"]) as writer:
+        writer.create_topic("t.fits", "[n: int]")
+    text = re.sub('"SCRAM[^"]*"', f'"{KEPT}"', document())
+    text += '[roles.guest]\nsubscribe = ["t.fits"]\nread."t.fits" = "absent > 1"\n'
+    token = ops.token("/access")
+    plan = ops.send("/access/plan", token, text=text)
+    assert "does not fit the topic t.fits" in plan.text
+    assert 'name="force"' in plan.text
+    version = plan.text.partition('name="version" value="')[2].partition('"')[0]
+    refused = ops.send("/access/apply", token, text=text, version=version)
+    assert refused.status == 422, refused.text
+    assert "does not fit the topic t.fits" in refused.text
+    assert ops.send("/access/apply", token, text=text, version=version, force="yes").status == 303
 
 
 def test_a_document_is_planned_and_put_into_force_with_the_passwords_it_had(

@@ -33,8 +33,19 @@ class Principal:
     #: roles that a bearer token gives beside those of the access document
     roles: tuple[str, ...] = ()
 
+    def __eq__(self, other: object) -> bool:
+        """Compare claims with their types: to a rule, True is not 1, and 1 is not 1.0."""
+        if not isinstance(other, Principal):
+            return NotImplemented
+        return self._key == other._key
+
     def __hash__(self) -> int:
-        return hash((self.name, frozenset(self.claims.items()), self.roles))
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[object, ...]:
+        typed = frozenset((name, type(value), value) for name, value in self.claims.items())
+        return self.name, typed, self.roles
 
 
 #: The broker's own process, which may see how the broker stands. No user can have this name.

@@ -9,17 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from tidemark.access.document import AccessDocument, rules_of
 from tidemark.access.parameters import pattern_for, rule_with_fields
 from tidemark.access.principal import BROKER_ITSELF
-from tidemark.errors import SelectorError
+from tidemark.errors import RuleMisfitError, SelectorError
 from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.columns import FieldTypes
 from tidemark.message.registry import Registry
 from tidemark.message.schema import Schema
 from tidemark.message.types import Dynamic, Path, Type
+
+#: A topic: its name, whether it is open, and the texts of its schemas, the oldest first.
+DescribedTopic = tuple[str, bool, Sequence[str]]
+#: Misfits that a refusal tells; `tidemark access plan` tells all.
+TOLD_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,11 @@ class RuleMisfit:
     topic: str
     reason: str
 
+    @property
+    def text(self) -> str:
+        """What administrators are told, on the command line and by a broker."""
+        return f"{self.rule} does not fit the topic {self.topic}, which is closed by it: {self.reason}"
+
 
 @dataclass(frozen=True, slots=True)
 class PlacedRule:
@@ -38,7 +49,9 @@ class PlacedRule:
 
     where: str
     pattern: TopicPattern
-    #: the selector, with its parameters as fields of any type
+    #: the rule as it is written
+    rule: str
+    #: the same, with its parameters as fields of any type
     selector: str
 
     def misfit(self, topic: str, fields: FieldTypes) -> RuleMisfit | None:
@@ -55,25 +68,43 @@ class PlacedRule:
 def placed_rules(document: AccessDocument) -> list[PlacedRule]:
     """Return all rules of a document. A parameter in a pattern stands for every value."""
     return [
-        PlacedRule(where, TopicPattern.parse(pattern_for(pattern, BROKER_ITSELF)), rule_with_fields(rule))
+        PlacedRule(
+            where, TopicPattern.parse(pattern_for(pattern, BROKER_ITSELF)), rule, rule_with_fields(rule)
+        )
         for where, pattern, rule in rules_of(document)
     ]
 
 
-def rule_misfits(
-    document: AccessDocument, topics: Iterable[tuple[str, bool, Sequence[str]]]
-) -> Iterator[RuleMisfit]:
-    """Yield each rule with each topic that it does not fit.
+def rule_misfits(document: AccessDocument, topics: Iterable[DescribedTopic]) -> Iterator[RuleMisfit]:
+    """Yield each rule with each topic that it does not fit."""
+    return _misfits(placed_rules(document), topics)
 
-    Topics are given by name, whether they are open, and the texts of their schemas, the oldest first.
+
+def check_fit_of_rules(
+    document: AccessDocument, before: AccessDocument, topics: Iterable[DescribedTopic]
+) -> None:
+    """Raise RuleMisfitError if a rule fits no event of a topic, and is not in the document before it.
+
+    A rule that is in force closes the topic already: other changes do not have to wait for its author.
     """
-    rules, registry = placed_rules(document), Registry()
+    known = {(where, rule) for where, _, rule in rules_of(before)}
+    new = [each for each in placed_rules(document) if (each.where, each.rule) not in known]
+    found = list(islice(_misfits(new, topics), TOLD_MAX + 1))
+    if found:
+        more = [] if len(found) <= TOLD_MAX else ["and more: `tidemark access plan` says which"]
+        raise RuleMisfitError("; ".join([each.text for each in found[:TOLD_MAX]] + more))
+
+
+def _misfits(rules: list[PlacedRule], topics: Iterable[DescribedTopic]) -> Iterator[RuleMisfit]:
+    registry = Registry()
     for topic, is_open, texts in topics:
+        concerned = [each for each in rules if each.pattern.matches(topic)]
+        if not concerned or not texts:
+            continue
         for text in texts:
             (registry.open if is_open else registry.declare)(topic, Schema.parse(text))
-        if texts:
-            fields = registry.topics[topic].reader
-            yield from (found for rule in rules if (found := rule.misfit(topic, fields)) is not None)
+        fields = registry.topics[topic].reader
+        yield from (found for rule in concerned if (found := rule.misfit(topic, fields)) is not None)
 
 
 class _WithParameters:

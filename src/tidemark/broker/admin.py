@@ -249,7 +249,7 @@ class Admin:
 
     def _subscription_for(self, client: int, given: Arguments) -> CountedAnswer:
         found = self._named(given, client)
-        if not self._access.may_monitor(client) and not self._access.may_touch(client, found.owner):
+        if not self._access.may_monitor(client) and not self._access.may_touch(client, found):
             raise AdminError("unknown", f"there is no subscription {found.name!r} at this broker")
         if self._access.may_monitor(client):
             return self._counted_one(found)

@@ -502,8 +502,7 @@ class Broker:
     def _client_frame(self, client: int, said: ClientFrame) -> None:
         frame: ClientFrame | Refused = said
         if not self._access.is_open:
-            with self._turn.looking:
-                frame = self._access.checked(client, said)
+            frame = self._turn.looking.at(self._access.checked, client, said)
         if frame is not said and isinstance(frame, Refused):
             if isinstance(said, Publish) and said.parts:
                 for part in parted(said):  # the refusal names an event of one frame

@@ -11,6 +11,7 @@ turn.looking:`, and whatever is raised in there, foreseen or not, ends the conne
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 
 from tidemark.broker.commit import GroupCommit
@@ -18,6 +19,7 @@ from tidemark.broker.counters import Counters
 from tidemark.broker.effects import CommitTables, Outbox, SyncLog, SyncPfs
 from tidemark.broker.observer import Observer
 from tidemark.errors import FrameError
+from tidemark.wire.frames import ClientFrame, Refused
 
 #: Characters of what an unforeseen error says that the other side is told.
 REASON_CHARACTERS_MAX = 500
@@ -33,6 +35,16 @@ class Looking:
 
     def __enter__(self) -> None:
         """Begin to look."""
+
+    def at(
+        self, look: Callable[[int, ClientFrame], ClientFrame | Refused], client: int, frame: ClientFrame
+    ) -> ClientFrame | Refused:
+        """Return what `look` says of a client's frame; for every frame, so without entering the context."""
+        try:
+            return look(client, frame)
+        except Exception as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise  # a FrameError, as it is
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -8,7 +8,8 @@ reads is read, and DecodeError is raised if one of them, or the header of the me
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from sys import maxsize
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,9 @@ from numpy.typing import NDArray
 
 from tidemark.errors import DecodeError
 from tidemark.matching.matcher import Matcher
-from tidemark.matching.selectors.evaluate import evaluate
+from tidemark.matching.selectors.evaluate import PLAIN, evaluate
 from tidemark.matching.selectors.selector import paths_of
-from tidemark.matching.selectors.tree import Node
+from tidemark.matching.selectors.tree import MIRRORED, OPERATORS, And, Compare, FieldRef, Literal, Node
 from tidemark.message.batches.reader import EventReader
 from tidemark.message.codec.flat import Flat, LeafNode, held
 from tidemark.message.types import Atomic, Kind, Path
@@ -37,6 +38,36 @@ _PLAIN = (Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE, Kind.STRIN
 _NOBODY: Members = np.zeros(0, np.uint32)
 
 
+class _Rule:
+    """A rule, taken apart into conditions of which all have to be true."""
+
+    def __init__(self, tree: Node) -> None:
+        #: comparisons of a field with a literal: the field, the literal's type, what compares the two, the
+        #: literal, and the whole comparison for values of other types
+        self._plain: list[tuple[Path, type, Callable[[Any, Any], bool], Any, Node]] = []
+        #: all other conditions
+        self._others: list[Node] = []
+        for each in _joined(tree):
+            match each:
+                case Compare(op, FieldRef(path), Literal(value)) if type(value) in PLAIN:
+                    self._plain.append((path, type(value), OPERATORS[op], value, each))
+                case Compare(op, Literal(value), FieldRef(path)) if type(value) in PLAIN:
+                    self._plain.append((path, type(value), OPERATORS[MIRRORED[op]], value, each))
+                case _:
+                    self._others.append(each)
+
+    def holds(self, values: Mapping[Path, Any]) -> bool:
+        """Return whether the rule is true for an event with these values; unknown is not true."""
+        for path, kind, compare, constant, tree in self._plain:
+            value = values[path]
+            if type(value) is kind:
+                if not compare(value, constant):
+                    return False
+            elif evaluate(tree, values.__getitem__) is not True:
+                return False
+        return not self._others or all(evaluate(tree, values.__getitem__) is True for tree in self._others)
+
+
 class SingleMatcher:
     """The rules that a matcher had when this was made, for messages of one schema."""
 
@@ -47,31 +78,33 @@ class SingleMatcher:
         flat: Flat | None,
     ) -> None:
         """`single_matcher` makes one. `flat` is None if no rule reads a field: then no header is checked."""
-        self._rules = [tree for tree, _ in rules]
+        self._rules = [_Rule(tree) for tree, _ in rules]
         self._members_of = [members for _, members in rules]
         self._fields = fields
         self._flat = flat
+        #: messages of so many bytes or more have a whole header, if there is one case only
+        self._header_bytes = flat.layout(0).size if flat is not None and flat.count == 1 else maxsize
         #: indices of the rules that are true -> all their members, not writable since callers keep them
         self._sets: dict[tuple[int, ...], Members] = {(): _NOBODY}
         self._sets_members = 0
 
     def members(self, message: bytes) -> Members:
         """The subscribers that want this event, ascending; DecodeError if the message is damaged."""
-        if self._flat is not None:
+        if self._flat is not None and len(message) < self._header_bytes:
             self._flat.check_header(message)
         values = {path: access(message) for path, access in self._fields}
-        holding = tuple(
-            [at for at, tree in enumerate(self._rules) if evaluate(tree, values.__getitem__) is True]
-        )
+        holding = tuple([at for at, rule in enumerate(self._rules) if rule.holds(values)])
         found = self._sets.get(holding)
         return self._learn(holding) if found is None else found
 
     def is_wanted(self, message: bytes) -> bool:
         """Whether a rule is true, of a matcher with one rule; DecodeError if the message is damaged."""
-        if self._flat is not None:
+        if self._flat is not None and len(message) < self._header_bytes:
             self._flat.check_header(message)
-        values = {path: access(message) for path, access in self._fields}
-        return evaluate(self._rules[0], values.__getitem__) is True
+        values = {}
+        for path, access in self._fields:  # a comprehension is one call more
+            values[path] = access(message)
+        return self._rules[0].holds(values)
 
     def _learn(self, holding: tuple[int, ...]) -> Members:
         if len(self._sets) >= SETS_MAX or self._sets_members > SETS_MEMBERS_MAX:
@@ -134,6 +167,15 @@ def _plain_accessor(
     if not isinstance(node.leaf.basic, Atomic) or node.leaf.basic.kind not in _PLAIN:
         return None
     return reader.resolution(fingerprint).accessor(path)
+
+
+def _joined(tree: Node) -> Iterator[Node]:
+    """Yield the conditions that AND joins."""
+    if isinstance(tree, And):
+        for each in tree.operands:
+            yield from _joined(each)
+    else:
+        yield tree
 
 
 def _absent(_: bytes) -> None:

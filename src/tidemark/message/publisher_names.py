@@ -28,6 +28,18 @@ class PublisherMove(NamedTuple):
     owner: str = ""
 
 
+#: Made by a sink of Spark: the name that its events show, and 12 hexadecimal digits of each of its runs.
+_OF_SINK = re.compile(r"(spark-.+)-[0-9a-f]{12}", re.DOTALL)
+
+
+def may_show(publisher: str, shown: str) -> bool:
+    """Return whether events of a publisher may show this name as their publisher; "" is no name."""
+    if shown in ("", publisher):
+        return True
+    of_sink = _OF_SINK.fullmatch(publisher)
+    return of_sink is not None and of_sink[1] == shown
+
+
 def made_name(random: str) -> str:
     """Returns the name that a client makes of 16 random hexadecimal digits."""
     name = f"publisher-{random}"

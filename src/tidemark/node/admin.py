@@ -12,7 +12,14 @@ from importlib.metadata import version
 from time import time
 from typing import TYPE_CHECKING
 
-from tidemark.errors import ConfigError, StaleAccessError, StaleTopologyError, StorageError, TidemarkError
+from tidemark.errors import (
+    ConfigError,
+    RuleMisfitError,
+    StaleAccessError,
+    StaleTopologyError,
+    StorageError,
+    TidemarkError,
+)
 from tidemark.node.config.loading import show
 from tidemark.node.config.pubends import has_archive, pubend_of_priority
 from tidemark.node.connection import Connection
@@ -138,7 +145,10 @@ class ProcessAdmin:
             reply(Answer(ask.ticket, dumps(_overlay(self._node))))
 
     async def _propose_access(self, ask: Ask, reply: Callable[[Answer | Refused], None]) -> None:
-        """Go by the access document `text` in place of that of version `base`."""
+        """Go by the access document `text` in place of that of version `base`.
+
+        With `force` that is done although rules in it fit no event of topics that exist.
+        """
         access = self._node.access
         if access is None:
             reason = "this broker is open and has no access document: set security.mode to accounts"
@@ -146,9 +156,12 @@ class ProcessAdmin:
             return
         try:
             given = read_arguments(ask.arguments)
-            await access.propose(str(given["text"]), int(given["base"]))
+            is_forced = bool(given.get("force"))
+            await access.propose(str(given["text"]), int(given["base"]), is_forced=is_forced)
         except StaleAccessError as error:
             reply(_refused(ask, "version", str(error)))
+        except RuleMisfitError as error:
+            reply(_refused(ask, "selector", str(error)))
         except (TidemarkError, ValueError, TypeError, KeyError) as error:
             reply(_refused(ask, "frame", f"cannot be taken: {error}"))
         else:

@@ -479,9 +479,7 @@ class Connection(TurnTaking):
             self.liveness.say(self._server.time(), self.said_bytes)
 
     def _kept(self, frame: Frame, queued: int) -> Frame | None:
-        """Returns what of `frame` is sent although the queue is full: only what must not be lost, up to twice
-        the bound. Aborts the connection of a client, and a link beyond that.
-        """
+        """Returns what of `frame` must not be lost; aborts a client, and a link beyond twice the bound."""
         bytes_max = self._server.queue_bytes_max(self)
         kept = undroppable(frame)
         self._server.dropped += self.peer is not None and kept != frame
@@ -578,10 +576,12 @@ class Connection(TurnTaking):
     def refuse(self, code: str, reason: str, addresses: tuple[str, ...] = ()) -> None:
         """Send Refused with `code`, `reason` and the addresses of brokers to go to instead, and close."""
         if self._is_closing:
-            return
+            return None
         log.warning("refused", address=self.address, who=self.peer or self.name, code=code, reason=reason)
         if self.peer is not None and code == "frame":
             self._server.refused_neighbours.add(self.peer)
+        if code == "access" and self.queued_bytes:
+            return self.abort()  # what waits was chosen by rules that hold no more
         self.write(Refused("connect", "", code, reason, addresses))
         self.close()
 

@@ -133,6 +133,7 @@ class Node:
                 security.accounts.document,
                 self._save_access,
                 self._adopt_access,
+                broker.access.known_topics,
                 has_role_tokens=bool(config.security.bearer_roles),
                 counters=broker.counters,
             )

@@ -461,7 +461,8 @@ REPORT_ENGINE = Question("report_engine", EngineStatus, "pipeline")
 ENGINE = Question("engine", tuple[EngineStatus, ...], "monitor")
 #: The access document that the broker goes by.
 ACCESS = Question("access", AccessText, "administer")
-#: Change the access document. Arguments: text; base, the version that the new one takes the place of.
+#: Change the access document. Arguments: text; base, the version that the new one takes the place of; force,
+#: which takes it although rules in it fit no event of topics that exist.
 PROPOSE_ACCESS = Question("propose_access", AccessText, "administer")
 
 #: question -> who may ask it

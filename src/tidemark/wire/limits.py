@@ -48,11 +48,14 @@ TICKET_MAX = 2**62 - 1
 #: A subscriber's time of day; an epoch begins as one, and is counted up from there.
 STAMP_MAX = 2**61 - 1
 EPOCH_MAX = 2**62 - 1
-#: An epoch that does not follow a known one is at most so many microseconds, a hundred years, ahead of the
-#: clock of the broker that hears of it; a subscriber's clock counts if it is half of that ahead at most.
-EPOCHS_AHEAD_US = 3_155_760_000_000_000
-#: The moves of a publisher count from 1, or from a time of day; a pubend takes none that leaps.
+#: An epoch that does not follow a known one is at most so many microseconds, three days, ahead of the clock
+#: of the broker that hears of it. A subscriber's clock counts if it is a day ahead of its broker's at most,
+#: the clocks of two brokers are a day apart at the most, and the third day is for counting up.
+EPOCHS_AHEAD_US = 3 * 86_400_000_000
+#: The moves of a publisher count from 1, or from a time of day; a pubend takes none that leaps, which is one
+#: so many microseconds, a hundred years, ahead of its clock.
 MOVE_MAX = 2**62 - 1
+MOVES_AHEAD_US = 3_155_760_000_000_000
 OVERLAY_VERSION_MAX = 2**53 - 1
 #: versions of a topology or an access document that a broker can have missed
 VERSIONS_MISSED_MAX = 2**20

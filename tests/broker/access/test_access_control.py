@@ -225,6 +225,22 @@ def test_a_document_that_says_nothing_new_of_a_client_leaves_it_alone() -> None:
     assert not [each for each in at.give(AccessChanged(changed)) if isinstance(each, RefuseClient)]
 
 
+@pytest.mark.parametrize("claim", ["true", "false", "7"])
+def test_a_claim_that_becomes_a_truth_is_another_claim(claim: str) -> None:
+    """In Python, True is equal to 1: the client would go on under the rule with the number."""
+    at = Desk(access=AccessDocument.parse(RULES.replace("most = 5", "most = 1"), 1))
+    at.give(ClientCame(ALICE, Principal("alice", {"most": 1})))
+    changed = AccessDocument.parse(RULES.replace("most = 5", f"most = {claim}"), 2)
+    effects = at.give(AccessChanged(changed))
+    assert [each.client for each in effects if isinstance(each, RefuseClient)] == [ALICE]
+
+
+def test_a_token_with_a_truth_in_place_of_a_number_is_of_another_principal() -> None:
+    assert Principal("alice", {"most": 1}) != Principal("alice", {"most": True})
+    assert Principal("alice", {"most": 1}) == Principal("alice", {"most": 1})
+    assert len({Principal("alice", {"most": each}) for each in (1, True, 1.0)}) == 3
+
+
 def test_a_client_that_proves_anew_with_other_claims_has_to_come_again() -> None:
     at = desk()
     at.do(ALICE, subscribe())
@@ -313,6 +329,24 @@ def test_a_durable_subscription_belongs_to_who_made_it() -> None:
     at.gone(ALICE)
     assert [each for each in at.do(BOB, Unsubscribe("shared")) if isinstance(each, Refused)]
     assert any(isinstance(each, Unsubscribed) for each in at.do(OPS, Unsubscribe("shared")))
+
+
+def test_a_subscription_of_before_there_were_accounts_is_touched_by_those_who_may_have_its_name() -> None:
+    at = Desk()
+    at.declare()
+    at.do(NOBODY, subscribe("alice.s"))
+    at.gone(NOBODY)
+    at.give(AccessChanged(DOCUMENT))
+    for client in NAMES:
+        come(at, client)
+    asked = Ask(1, "subscription", '{"name": "alice.s"}')
+    for client in (BOB, PAULA):
+        (refused,) = at.do(client, Unsubscribe("alice.s"))
+        assert isinstance(refused, Refused), "it would end for good, with all that its subscriber is owed"
+        assert refused.code == "unknown"
+        assert [type(each) for each in at.do(client, asked)] == [Refused]
+    assert [type(each) for each in at.do(ALICE, asked)] == [Answer]
+    assert any(isinstance(each, Unsubscribed) for each in at.do(ALICE, Unsubscribe("alice.s")))
 
 
 def test_nobody_who_has_not_proved_who_it_is_may_do_anything() -> None:

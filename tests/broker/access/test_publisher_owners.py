@@ -23,6 +23,8 @@ from tidemark.broker.effects import (
     SyncLog,
 )
 from tidemark.broker.publishing import remembered_publishers
+from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
+from tidemark.message.batches.trace_context import with_traceparent
 from tidemark.message.publisher_names import PublisherMove, made_name
 from tidemark.wire.frames import ClientFrame, Hello, Publish, Published, Refused, Topic
 from tidemark.wire.moving.frames import Come, Leave, Left
@@ -37,7 +39,7 @@ roles = ["writer", "operator"]
 [roles.writer]
 publish = ["t"]
 declare = ["t"]
-publisher = ["desk", "other"]
+publisher = ["desk", "other", "spark-*"]
 [roles.operator]
 administer = true
 """
@@ -45,6 +47,8 @@ DOCUMENT = AccessDocument.parse(RULES, 1)
 ALICE, MALLORY, OPS, TOKEN = range(1, 5)
 NAMES = {ALICE: "alice", MALLORY: "mallory", OPS: "ops", TOKEN: "token"}
 MADE = made_name("0123456789abcdef")
+SINK = "spark-job-0123456789ab"
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 def come(at: Desk, client: int, document: AccessDocument = DOCUMENT) -> None:
@@ -229,3 +233,35 @@ def test_a_pubend_lets_a_publisher_go_for_its_owner_only_wherever_that_asks() ->
     owned = Leave(leave.pubend, leave.publisher, 0, 1, "q", digest_of("alice"))
     (left,) = sent(at.finish(at.hear("down", owned)), "down", Left)
     assert (left.sequence, left.to) == (2, "q")
+
+
+# The name that each event shows, as the header `_publisher`.
+
+
+def named(*publishers: str) -> EventBatch:
+    builder = BatchBuilder()
+    for n, publisher in enumerate(publishers):
+        builder.add(Shape("t", SCHEMA.fingerprint), SCHEMA.encode({"n": n}), publisher=publisher)
+    return builder.build()
+
+
+@pytest.mark.parametrize("name", ["desk", MADE, SINK])
+@pytest.mark.parametrize("count", [1, 2])
+def test_events_show_the_name_that_they_are_published_under_and_no_other(name: str, count: int) -> None:
+    at, sequence = desk(), 1
+    traced = with_traceparent(name, TRACE)
+    for shown in (name, "", traced, "spark-job" if name == SINK else name):
+        assert is_logged(at.do(ALICE, Publish("p", name, sequence, named(*[shown] * count)))), shown
+        sequence += count
+    for shown in ("the-bank", "other", with_traceparent("other", TRACE), f"{name}-1", "spark-other", "spark"):
+        events = named(*[name] * (count - 1), shown)
+        reason = denial(at.do(ALICE, Publish("p", name, sequence, events)))
+        assert (
+            reason == f"'alice' may not publish events that name {shown!r} as their publisher under {name!r}"
+        )
+
+
+def test_where_there_are_no_accounts_events_show_any_name() -> None:
+    at = Desk()
+    at.do(OPS, Topic("t", False, (SCHEMA.text,)))
+    assert is_logged(at.do(ALICE, Publish("p", "desk", 1, named("the-bank"))))

@@ -94,7 +94,9 @@ def test_a_broker_is_secured_in_one_command_and_used_by_its_context(
         (wrong,) = json.loads(call(*use, "access", "plan", str(file), "--json", code=2).output)["misfits"]
         assert (wrong["rule"], wrong["topic"]) == ('roles.guest.read."t"', "t")
         assert "no field `m`" in wrong["reason"]
-        assert "does not fit the topic t" in call(*use, "access", "apply", str(file)).output
+        refused = call(*use, "access", "apply", str(file), code=1).output
+        assert 'roles.guest.read."t" does not fit the topic t, which is closed by it' in refused
+        assert "version 2" in call(*use, "access", "apply", str(file), "--force").output
         assert "closed by it" in call(*use, "access", "plan").output
 
 

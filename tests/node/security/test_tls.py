@@ -32,6 +32,7 @@ from tidemark.node import server as server_module
 from tidemark.node.node import Node
 from tidemark.node.security import handshakes as handshakes_module
 from tidemark.node.security.certificates import describe, issue
+from tidemark.node.security.tls import BROKER_URI, USER_URI, name_in
 from tidemark.wire.codec import encode
 from tidemark.wire.frames import Pushing
 
@@ -93,6 +94,15 @@ def test_a_client_certificate_names_the_user_and_one_of_another_authority_nobody
                     await connect(url, connect_timeout=1.0, **login)  # type: ignore[arg-type]
 
     play(story)
+
+
+@pytest.mark.parametrize("rule", ["cn", "dns", "email", "uri"])
+def test_the_certificate_of_a_broker_names_no_user(rule: str) -> None:
+    names = (("DNS", "ops"), ("email", "ops"), ("URI", BROKER_URI + "ops"))
+    certificate = {"subject": ((("commonName", "ops"),),), "subjectAltName": names}
+    assert name_in(certificate, rule) == ""
+    of_user = {**certificate, "subjectAltName": (*names[:2], ("URI", USER_URI + "ops"))}
+    assert name_in(of_user, rule) == "ops"
 
 
 def test_certificates_are_read_again_and_connections_go_on(tmp_path: Path) -> None:

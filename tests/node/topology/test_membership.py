@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from tidemark.broker.effects import RecoveredPubend
-from tidemark.errors import ConfigError, DiskFullError, StorageError, TidemarkError, UnknownFormatError
+from tidemark.errors import (
+    ConfigError,
+    DiskFullError,
+    StaleTopologyError,
+    StorageError,
+    TidemarkError,
+    UnknownFormatError,
+)
 from tidemark.node.config.units import HostPort
 from tidemark.node.disk.data_directory import OVERLAY_FILE, DataDirectory
 from tidemark.node.topology.membership import Membership
@@ -103,6 +110,20 @@ def test_of_two_changes_at_once_all_agree_on_one() -> None:
             await member.hear(told(change))
         assert len({member.membership.topology.digest for member in members}) == 1
         assert sorted(len(member.log) for member in members) == [2, 4]
+
+    asyncio.run(story())
+
+
+def test_of_two_proposals_at_once_one_is_told_that_it_came_too_late() -> None:
+    async def story() -> None:
+        member = Member(topology())
+        changes = [topology(replace(TWO, name=name, cell=name)) for name in ("b2", "b3", "b4")]
+        proposals = (member.membership.propose(to_text(each), 0) for each in changes)
+        found = await asyncio.gather(*proposals, return_exceptions=True)
+        (taken,) = (each for each in found if isinstance(each, Topology))
+        assert taken.digest == member.membership.topology.digest
+        assert [type(each) for each in found].count(StaleTopologyError) == 2
+        assert member.log == ["saved 1", "adopted 1"]
 
     asyncio.run(story())
 

@@ -20,6 +20,7 @@ import numpy as np
 from tidemark.access.document import AccessDocument
 from tidemark.access.principal import Principal
 from tidemark.access.rights import Hidden, Rights
+from tidemark.access.rule_fit import DescribedTopic
 from tidemark.broker.access.hiding import Hiding
 from tidemark.broker.access.origins import Origins
 from tidemark.broker.access.quotas import Quotas
@@ -32,6 +33,8 @@ from tidemark.broker.selector_fit import check_fit
 from tidemark.broker.turn import Turn
 from tidemark.errors import AccessError, SelectorError, TidemarkError
 from tidemark.message.batches.batch import EventBatch, Shape
+from tidemark.message.batches.trace_context import publisher_of
+from tidemark.message.publisher_names import may_show
 from tidemark.message.registry import Registry
 from tidemark.wire.answers import RIGHTS
 from tidemark.wire.frames import (
@@ -87,6 +90,7 @@ class AccessControl:
         self._fits = RuleFits(registry)
         #: how much each principal uses of what it may; `Broker` and `Sessions` ask it too
         self.quotas = Quotas(self.rights, self._rights_of)
+        self.quotas.changed(document)
 
     # Who is there.
 
@@ -132,7 +136,7 @@ class AccessControl:
         self._rights_here.clear()
         self._writes.clear()
         self._alone.clear()
-        self.quotas.changed()
+        self.quotas.changed(document)
         for client in stale:
             self._come_again(client)
 
@@ -170,12 +174,17 @@ class AccessControl:
         principal = self._principals.get(client)
         return principal.name if principal is not None and self._document is not None else ""
 
-    def may_touch(self, client: int, owner: str) -> bool:
-        """Return whether a client may take or end what belongs to `owner`, which is "" for nobody."""
-        if self._document is None or not owner:
+    def may_touch(self, client: int, subscription: HostedSubscription) -> bool:
+        """Return whether a client may take, end or look at a subscription.
+
+        One that belongs to nobody, from before there were accounts, is for those who may have its name.
+        """
+        if self._document is None:
             return True
-        rights = self.rights(client)
-        return rights is not None and (rights.principal.name == owner or rights.may_administer)
+        rights, owner = self.rights(client), subscription.owner
+        if rights is None or rights.may_administer:
+            return rights is not None
+        return rights.principal.name == owner if owner else rights.may_own(subscription.name)
 
     def publisher_owner(self, client: int, publisher: str, owner: str) -> str | None:
         """Return whose a publisher's name is once this client has published under it; None if it may not.
@@ -184,7 +193,8 @@ class AccessControl:
         """
         if self._document is None:
             return owner
-        mine = self.owner(client)
+        principal = self._principals.get(client)
+        mine = "" if principal is None else principal.name
         if mine == owner or not owner or not self.keeps_name(owner, publisher):
             return mine
         rights = self.rights(client)
@@ -285,13 +295,17 @@ class AccessControl:
         """Return how many rules do not fit a topic that is known, as far as that was found out."""
         return self._fits.look(self._document)
 
+    def known_topics(self) -> list[DescribedTopic]:
+        """Return the topics that exist, for rules that are to be held against them."""
+        return [(each.topic, each.is_open, [*each.texts.values()]) for each in self._registry.topics.values()]
+
     # What may be done.
 
     def checked(self, client: int, frame: ClientFrame) -> ClientFrame | Refused:
         """Return the frame as the broker may handle it, or why it may not."""
         if self._document is None or (type(frame) in _OF_SUBSCRIPTIONS and client in self._principals):
             return frame  # Ack and Credit are of subscriptions that this connection was given
-        rights = self.rights(client)
+        rights = self._rights_here.get(client) or self.rights(client)
         if rights is None:
             return _denied(frame, "it is not known who you are: log in first")
         match frame:
@@ -374,7 +388,9 @@ class AccessControl:
         if batch.count != 1:
             return self._looked_through(rights, frame)
         key = (rights, frame.publisher, batch.shapes)
-        rule = self._alone.get(key)
+        rule, names = self._alone.get(key), batch.publishers
+        if len(names) > 1 or names[0] not in ("", frame.publisher):
+            rule = None  # a trace is part of a name: that takes a closer look, as does a wrong name
         if rule is not None and (not rule or self._rules.allows(batch.shapes[0].topic, rule, batch)):
             return frame  # most events that are published alone end here
         answer = self._looked_through(rights, frame)
@@ -388,6 +404,10 @@ class AccessControl:
         if not rights.may_publish_as(frame.publisher):
             what = f"publish under the name {frame.publisher!r}"
             return _denied(frame, f"{_may_not(rights, what)}: see `publisher` of its roles")
+        for shown in frame.batch.publishers:
+            if not may_show(frame.publisher, publisher_of(shown)):
+                what = f"publish events that name {shown!r} as their publisher under {frame.publisher!r}"
+                return _denied(frame, _may_not(rights, what))
         for topic in sorted({each.topic for each in frame.batch.shapes}):
             rule = self._write_rule(rights, topic)
             if rule is None:
@@ -445,8 +465,11 @@ def _differs(before: AccessDocument | None, after: AccessDocument | None, princi
     for document in (before, after):
         user = document.users.get(principal.name)
         names.update(user.roles if user is not None else ())
-    return before.users.get(principal.name) != after.users.get(principal.name) or any(
-        before.roles.get(name) != after.roles.get(name) for name in names
+    name = principal.name
+    return (
+        before.users.get(name) != after.users.get(name)
+        or before.principal(name) != after.principal(name)  # also tells claims of different types apart
+        or any(before.roles.get(role) != after.roles.get(role) for role in names)
     )
 
 

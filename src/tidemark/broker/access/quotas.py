@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from tidemark.access.quota import PublishAllowance, Quota
+from tidemark.access.document import AccessDocument
+from tidemark.access.quota import PublishAllowance, Quota, largest
 from tidemark.access.rights import Rights
 
 #: Principals that are not connected, and of whom it is remembered what they have published lately.
@@ -30,6 +31,8 @@ class Quotas:
         #: name and quota -> what it may publish, of those that have a rate; tokens of one name may bring
         #: roles with different quotas
         self._publishing: dict[tuple[str, Quota], PublishAllowance] = {}
+        #: some role has a rate for publishing; nobody is counted otherwise
+        self.bound_publishing = False
 
     def came(self, client: int, name: str) -> str | None:
         """A client of this name has come; return why it has to go again, None if it may stay."""
@@ -46,9 +49,11 @@ class Quotas:
         if self._connections[name] <= 0:
             del self._connections[name]
 
-    def changed(self) -> None:
-        """There is another document."""
+    def changed(self, document: AccessDocument | None) -> None:
+        """There is this document now, or none."""
         self._publishing.clear()
+        roles = () if document is None else document.roles.values()
+        self.bound_publishing = any(largest([role.quota]).bounds_publishing for role in roles)
 
     def too_many_subscriptions(self, client: int, owned: int) -> str | None:
         """Return why a client whose principal owns so many subscriptions may not have another; or None."""
@@ -72,6 +77,8 @@ class Quotas:
 
     def wait(self, client: int, now: int) -> int:
         """Return for how many microseconds a client has to wait before it may publish; 0 if it may now."""
+        if not self.bound_publishing:
+            return 0
         allowance = self._allowance(client, now)
         return 0 if allowance is None else allowance.wait(now)
 

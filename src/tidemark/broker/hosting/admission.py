@@ -89,7 +89,7 @@ class Admission:
 
     def _of_another(self, client: int, known: HostedSubscription | None) -> tuple[str, str] | None:
         """Return the code and the reason if the subscription belongs to another principal; else None."""
-        if known is None or self._access.may_touch(client, known.owner):
+        if known is None or self._access.may_touch(client, known):
             return None
         return "denied", f"{known.name!r} belongs to another user: choose another name"
 

@@ -22,8 +22,8 @@ from tidemark.broker.overlay.neighbourhood import Neighbourhood
 from tidemark.broker.turn import Turn
 from tidemark.matching.topics import TopicPattern
 from tidemark.ticks import TICK_MAX, CheckpointToken
+from tidemark.ticks.tick import CLOCKS_APART_MAX
 from tidemark.wire.frames import Ack, Acked, Credit, Refused, Subscribe, Unsubscribe, Unsubscribed
-from tidemark.wire.limits import EPOCHS_AHEAD_US
 
 #: Subscriptions of clients that are gone that are removed each time that the broker is woken.
 LEAVING_MAX = 8
@@ -99,7 +99,7 @@ class Sessions:
             known = None
         if known is None:
             known = self._by_name.get(frame.name)
-            if known is not None and not frame.durable and not self._access.may_touch(client, known.owner):
+            if known is not None and not frame.durable and not self._access.may_touch(client, known):
                 known = None
         with self._turn.looking:
             refusal = self._admission.refusal(client, frame, known)
@@ -178,7 +178,7 @@ class Sessions:
         A clock that is far ahead counts for nothing: other brokers would refuse such an epoch.
         """
         wall = self._turn.wall
-        return frame.stamp if 0 < frame.stamp <= wall + EPOCHS_AHEAD_US // 2 else wall
+        return frame.stamp if 0 < frame.stamp <= wall + CLOCKS_APART_MAX else wall
 
     def _take_back(self, client: int, frame: Subscribe, subscription: HostedSubscription) -> None:
         """The subscriber was, or may have been, at another broker meanwhile: treat it as coming from there.
@@ -352,7 +352,7 @@ class Sessions:
     def unsubscribe(self, client: int, frame: Unsubscribe) -> None:
         """End a subscription for its own connection, or for any connection while it has none."""
         subscription = self._passing_of(client, frame.name) or self._by_name.get(frame.name)
-        if subscription is None or not self._access.may_touch(client, subscription.owner):
+        if subscription is None or not self._access.may_touch(client, subscription):
             self._refuse(client, frame.name, "unknown", "there is no such subscription", "unsubscribe")
         elif subscription.client not in (None, client):
             reason = "it is connected elsewhere: close that first"
@@ -423,7 +423,7 @@ class Sessions:
         """
         stranger = next(name for name, _ in frame.tokens if self._of(client, name) is None)
         found = self._passing_of(client, stranger) or self._by_name.get(stranger)
-        is_taken = found is not None and self._access.may_touch(client, found.owner)
+        is_taken = found is not None and self._access.may_touch(client, found)
         code = "taken" if is_taken else "unknown"
         reason = f"{stranger!r} is not a subscription of this connection any more: nothing was kept"
         self._refuse(client, str(frame.ticket), code, reason, "ack")

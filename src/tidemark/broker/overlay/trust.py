@@ -5,11 +5,13 @@ behind it, and of pubends that come from its side. It is not believed beyond tha
 
 - A number that leaps is refused, and the link ends: incarnations, and the versions and sequences that count
   from them, grow by one with each start of a broker, and by INCARNATIONS_MAX at most when one is restored; an
-  epoch is a time of day, or follows the one that was known; nobody has heard what was never said. No honest
-  broker comes to such numbers, and after one there would be no room for those of honest brokers.
+  epoch is a time of day, at most EPOCHS_AHEAD_US ahead of the clock here, or follows the one that was known;
+  nobody has heard what was never said. No honest broker comes to such numbers, and after one there would be
+  no room for those of honest brokers.
 - A tick is a time of day at the pubend's broker, and clocks are a day apart at the most. A tick that is
   further ahead is refused, and the link ends: subscribers would be told that they have consumed the future,
-  and after a restart of this broker their tokens would be refused.
+  and after a restart of this broker their tokens would be refused. Knowledge, questions and
+  announcements are all looked at. Only the rows of a host may say TICK_MAX, which stands for no subscriber.
 - Topics are told one creation after the other, under names that clients can declare, and in all not many more
   than this broker would let clients declare. More than that is refused, and the link ends.
 - What a neighbour says of a host that is not behind it counts for nothing. That does not end the link: the
@@ -26,8 +28,10 @@ from tidemark.broker.config import BrokerConfig
 from tidemark.broker.overlay.overlay import OverlayRole
 from tidemark.broker.turn import Turn
 from tidemark.errors import NeighbourError
+from tidemark.ticks import TICK_MIN
 from tidemark.ticks.tick import CLOCKS_APART_MAX
 from tidemark.wire.frames import (
+    AckExpected,
     Claim,
     Fetched,
     Heard,
@@ -43,6 +47,7 @@ from tidemark.wire.frames import (
     Unfollow,
 )
 from tidemark.wire.limits import EPOCHS_AHEAD_US, INCARNATION_MAX, INCARNATIONS_MAX
+from tidemark.wire.moving.frames import Left
 
 #: Versions and sequences of a life count up from its incarnation, shifted by so many bits.
 LIFE_BITS = 32
@@ -124,8 +129,13 @@ class Trust:
                 if broker != peer:
                     raise self._lie(f"{peer!r} introduces itself as {broker!r}")
                 self._check_life(peer, peer, incarnation, known)
-            case Interest(version=version) | Unfollow(version=version) | Nack(version=version):
+            case Interest(version=version) | Unfollow(version=version):
                 self._check_version(peer, version)
+            case Nack(pubend, ranges, version):
+                self._check_version(peer, version)
+                self._check_tick(peer, pubend, max((upto for _, upto in ranges), default=TICK_MIN))
+            case AckExpected(pubend, tick) | Left(pubend, tick=tick):
+                self._check_tick(peer, pubend, tick)
             case Knowledge(pubend, version=version):
                 self._check_ticks(peer, frame)
                 if version >> LIFE_BITS > self._incarnation:
@@ -158,10 +168,13 @@ class Trust:
         furthest = max(frame.upto, frame.lost, *(end for _, end in frame.damaged))
         self._check_tick(peer, frame.pubend, furthest)
 
-    def _check_tick(self, peer: str, pubend: str, tick: int) -> None:
-        # A clock that was set back here does not make liars of others.
+    def _latest_wall(self) -> int:
+        """Return the latest time of day here: a clock that was set back does not make liars of others."""
         self._latest = max(self._latest, self._turn.wall)
-        if tick > self._latest + CLOCKS_APART_MAX:
+        return self._latest
+
+    def _check_tick(self, peer: str, pubend: str, tick: int) -> None:
+        if tick > self._latest_wall() + CLOCKS_APART_MAX:
             raise self._lie(
                 f"{peer!r} tells of the tick {tick} of {pubend!r}, which is more than a day ahead of the "
                 "clock here: compare the clocks"
@@ -225,7 +238,8 @@ class Trust:
 
     def _check_claim(self, peer: str, claim: Claim) -> None:
         known = self._claims.known_epoch(claim)
-        if claim.epoch > max(self._turn.wall + EPOCHS_AHEAD_US, known + 1):
+        if claim.epoch > max(self._latest_wall() + EPOCHS_AHEAD_US, known + 1):
             raise self._lie(
-                f"{peer!r} tells of the epoch {claim.epoch} of {claim.name!r}, and {known} was the last known"
+                f"{peer!r} tells of the epoch {claim.epoch} of {claim.name!r}, which is more than three days "
+                f"ahead of the clock here, and {known} was the last known: compare the clocks"
             )

@@ -36,7 +36,7 @@ from tidemark.message.publisher_names import PublisherMove
 from tidemark.ticks import TICK_MAX, TICK_MIN
 from tidemark.wire.answers import PubendStatus
 from tidemark.wire.frames import Publish, Published, Refused
-from tidemark.wire.limits import EPOCHS_AHEAD_US
+from tidemark.wire.limits import MOVES_AHEAD_US
 from tidemark.wire.moving.frames import Come, Leave, Left
 
 SECOND = 1_000_000
@@ -186,7 +186,7 @@ class Pubend:
         if known is None or last > known[0]:
             if known is not None and frame.sequence <= known[0]:
                 batch = batch.slice(known[0] + 1 - frame.sequence, batch.count)
-            if owner:
+            if owner and owner != self._publishers.owner(name):
                 self._give(name, owner)
             self._append(name, last, batch)
             known = last, self._last
@@ -291,7 +291,7 @@ class Pubend:
 
         A leap would leave no room for the moves of honest clients; they count, or begin with a time of day.
         """
-        is_leap = number > max(last.number + 1, self._turn.wall + EPOCHS_AHEAD_US)
+        is_leap = number > max(last.number + 1, self._turn.wall + MOVES_AHEAD_US)
         return self._publishers.has_room(name) and not is_leap
 
     def _has_left(self, name: str) -> bool:

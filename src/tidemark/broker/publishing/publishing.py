@@ -68,7 +68,7 @@ class Publishing:
 
     def publish(self, client: int, frame: Publish) -> None:
         """A client publishes a batch; of one that was made of several frames, each counts by itself."""
-        if not self._access.is_open:
+        if self._access.quotas.bound_publishing:
             batch = frame.batch
             self._access.quotas.published(client, len(batch.data), batch.count, self._turn.now)
         if not frame.parts:

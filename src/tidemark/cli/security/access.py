@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from tidemark.access.rule_fit import RuleMisfit
 from tidemark.admin import ACCESS, ANSWER_SECONDS, PROPOSE_ACCESS, TOPICS, connect
 from tidemark.admin.access_changes import AccessAnswer, Misfit, misfits, plan_access, try_access
 from tidemark.cli.options import BROKER, FILE, JSON
@@ -73,16 +74,20 @@ def access_plan(file: Path | None, url: str, as_json: bool) -> None:
 def _warn(wrong: list[Misfit]) -> None:
     """Print which rules do not fit which topics."""
     for each in visible_values(wrong):
-        text = f"{each.rule} does not fit the topic {each.topic}, which is closed by it: {each.reason}"
+        text = RuleMisfit(each.rule, each.topic, each.reason).text
         click.echo(click.style(text, fg="yellow"), err=True)
 
 
 @access.command("apply")
 @click.argument("file", type=FILE)
+@click.option("--force", is_flag=True, help="Also if new rules fit no event of topics that exist.")
 @BROKER
 @JSON
-def access_apply(file: Path, url: str, as_json: bool) -> None:
+def access_apply(file: Path, force: bool, url: str, as_json: bool) -> None:
     """Put a document into force in the whole overlay; clients that it concerns connect again.
+
+    A broker refuses a document with a new or changed rule that fits no event of a topic that exists, since
+    nobody would see or publish anything there by it. With --force it takes it.
 
     \b
     tidemark access apply access.toml
@@ -92,7 +97,7 @@ def access_apply(file: Path, url: str, as_json: bool) -> None:
         found = client.ask(ACCESS, timeout=ANSWER_SECONDS)
         changes = plan_access(found.text, text)
         wrong = misfits(text, client.ask(TOPICS, timeout=ANSWER_SECONDS))
-        held = client.ask(PROPOSE_ACCESS, timeout=ANSWER_SECONDS, text=text, base=found.version)
+        held = client.ask(PROPOSE_ACCESS, timeout=ANSWER_SECONDS, text=text, base=found.version, force=force)
     if as_json:
         emit({"version": held.version, "changes": changes, "misfits": wrong})
     else:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 from starlette.responses import Response
 
 from tidemark.access.document import DOCUMENT_BYTES_MAX
-from tidemark.admin.access_changes import plan_access, try_access
+from tidemark.access.rule_fit import RuleMisfit
+from tidemark.admin.access_changes import misfits, plan_access, try_access
 from tidemark.console.pages.site import Visit
 from tidemark.console.problems import ProblemError
 from tidemark.errors import TidemarkError
 from tidemark.message.foreign.toml_text import read_toml
-from tidemark.wire.answers import ACCESS, PROPOSE_ACCESS, AccessText
+from tidemark.wire.answers import ACCESS, PROPOSE_ACCESS, TOPICS, AccessText
 
 _VERIFIER = re.compile(r'SCRAM-SHA-256\$[^"\']*')
 #: Stands in a page for what a password is checked against, which no page shows.
 KEPT = "(kept)"
+#: Rules that do not fit topics that a plan shows.
+MISFITS_SHOWN_MAX = 20
 
 
 async def show_access(visit: Visit) -> Response:
@@ -47,13 +51,25 @@ async def plan_document(visit: Visit) -> Response:
     form = await visit.form()
     found = await _document(visit)
     text = form.get("text", "")
+    async with visit.site.connections.use(visit.caller) as client:
+        topics = await client.ask(TOPICS)
     try:
-        changed = plan_access(found.text, with_verifiers(text, found.text))
+        changed = plan_access(found.text, whole := with_verifiers(text, found.text))
+        wrong = await asyncio.to_thread(misfits, whole, topics)
     except TidemarkError as error:
         return visit.page(
-            "access_plan.html", 422, text=text, problem=str(error), changes=[], version=found.version
+            "access_plan.html",
+            422,
+            text=text,
+            problem=str(error),
+            changes=[],
+            misfits=[],
+            version=found.version,
         )
-    return visit.page("access_plan.html", text=text, problem="", changes=changed, version=found.version)
+    told = [RuleMisfit(each.rule, each.topic, each.reason).text for each in wrong[:MISFITS_SHOWN_MAX]]
+    return visit.page(
+        "access_plan.html", text=text, problem="", changes=changed, misfits=told, version=found.version
+    )
 
 
 async def apply_document(visit: Visit) -> Response:
@@ -64,7 +80,8 @@ async def apply_document(visit: Visit) -> Response:
         raise ProblemError(409, "version", "the document was changed meanwhile: plan the change again")
     text = with_verifiers(form.get("text", ""), found.text)
     async with visit.site.connections.use(visit.caller) as client:
-        taken = await client.ask(PROPOSE_ACCESS, text=text, base=found.version)
+        is_forced = form.get("force") == "yes"
+        taken = await client.ask(PROPOSE_ACCESS, text=text, base=found.version, force=is_forced)
     return visit.go("/access", f"Version {taken.version} of the document is in force.")
 
 

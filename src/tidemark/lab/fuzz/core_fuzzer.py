@@ -51,15 +51,19 @@ from tidemark.node.connection import FROM_CLIENT, FROM_PEER
 from tidemark.persistence.store import Store, StoreDisks, StoreSettings
 from tidemark.storage.disk.memory_disk import MemoryDisk, keep_all
 from tidemark.storage.tables.memory_tables import MemoryTables
+from tidemark.ticks.tick import CLOCKS_APART_MAX
 from tidemark.wire.codec import encode
 from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
+    AckExpected,
     Ask,
+    Claim,
     ClientFrame,
     Credit,
     Deliver,
     Frame,
     Hello,
+    Knowledge,
     Overlay,
     Publish,
     Published,
@@ -67,7 +71,7 @@ from tidemark.wire.frames import (
     Subscribe,
     Topic,
 )
-from tidemark.wire.limits import FRAME_BYTES_MAX
+from tidemark.wire.limits import EPOCHS_AHEAD_US, FRAME_BYTES_MAX
 
 PUBEND = "pa"
 NEIGHBOURS = tuple(f"b{number}" for number in range(1, 9))
@@ -217,6 +221,7 @@ class CoreFuzzer:
     def _send(self, who: int | str, frame: Frame) -> None:
         for _ in encode(frame):
             pass  # what cannot be encoded would end the connection
+        self._check_times(frame)
         if who in self.open:
             self.open[who].receive(frame)
         elif who == PUBLISHER and isinstance(frame, Published):
@@ -224,6 +229,21 @@ class CoreFuzzer:
         elif who == SUBSCRIBER and isinstance(frame, Deliver) and frame.batch is not None:
             self._deliver(frame.batch)
         assert who not in (PUBLISHER, SUBSCRIBER) or not isinstance(frame, Refused), frame
+
+    def _check_times(self, frame: Frame) -> None:
+        """AssertionError if the broker passes on a time of day to which no honest broker comes.
+
+        Each claim may follow the one before, and there are not as many claims in a run as a second has
+        microseconds.
+        """
+        match frame:
+            case Claim(name, epoch):
+                latest = self._now + EPOCHS_AHEAD_US + 1_000_000
+                assert epoch <= latest, f"the broker believes the epoch {epoch} of {name!r}"
+            case AckExpected(pubend, tick) | Knowledge(pubend, upto=tick):
+                assert tick <= self._now + CLOCKS_APART_MAX, f"the broker believes {tick} of {pubend!r}"
+            case _:
+                pass
 
     def _refused(self, who: int | str, gone: Stimulus, cause: BaseException) -> list[Stimulus]:
         if not isinstance(cause, WireError | NeighbourError):

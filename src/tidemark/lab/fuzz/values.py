@@ -171,9 +171,11 @@ MANY = (200, 1_000, 4_096)
 
 #: Numbers that no field allows, or few do.
 OUTSIDE = (-1, -(2**31), -(2**63), -(2**63) + 1, 2**63 - 1, 2**63 - 2, 2**62, TICK_LAST + 1, TICK_FIRST - 1)
+#: A time of day in the year 2096, in microseconds: no clock is so far ahead.
+TOO_LATE = 4_000_000_000_000_000
 #: Numbers at the end of what some field allows.
 EDGES = (
-    0, 1, 2, 2**31 - 1, 2**32, 2**53,
+    0, 1, 2, 2**31 - 1, 2**32, 2**53, TOO_LATE,
     INCARNATION_MAX, OVERLAY_VERSION_MAX, STAMP_MAX, EPOCH_MAX, CREDIT_BYTES_MAX,
 )  # fmt: skip
 #: field -> the largest number that it allows, where that is not the same for most fields
@@ -186,7 +188,7 @@ BOUNDS = {
     "seconds": SECONDS_MAX,
     "recalls_max": RECALLS_MAX,
 }
-TICK_EDGES = (TICK_MIN, TICK_FIRST, -1, 0, 1, TICK_LAST - 1, TICK_LAST)
+TICK_EDGES = (TICK_MIN, TICK_FIRST, -1, 0, 1, TOO_LATE, TICK_LAST - 1, TICK_LAST)
 
 
 class HostileValues:

@@ -50,7 +50,7 @@ PATTERNS_KEPT_MAX = 256
 
 _COMPARE: dict[CompareOp, Callable[[Any, Any], bool]] = OPERATORS
 #: Kinds of values that are compared as they are with values of their own kind.
-_PLAIN = (int, str, bytes)
+PLAIN = (int, str, bytes)
 _ARITHMETIC: dict[ArithmeticOp, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -128,7 +128,7 @@ def _not_if(negated: bool, truth: bool | None) -> bool | None:
 def _compare(op: CompareOp, left: Node, right: Node, lookup: Lookup) -> bool | None:
     a: Any = lookup(left.path) if type(left) is FieldRef else value_of(left, lookup)
     b: Any = right.value if type(right) is Literal else value_of(right, lookup)
-    if type(a) is type(b) and type(a) in _PLAIN:
+    if type(a) is type(b) and type(a) in PLAIN:
         return _COMPARE[op](a, b)  # most comparisons: the kinds below give the same
     if isinstance(a, Decimal):
         b = _as_written(right, b)

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from tidemark.access.document import AccessDocument
 from tidemark.access.rights import check_rights
+from tidemark.access.rule_fit import DescribedTopic, check_fit_of_rules
 from tidemark.errors import StaleAccessError, TidemarkError
 from tidemark.node.frame_tasks import FrameTasks
 from tidemark.node.logs import Log
@@ -40,6 +41,13 @@ class AdoptDocument(Protocol):
         """`document` is on disk."""
 
 
+class KnownTopics(Protocol):
+    """The topics that the broker knows: a method of its core."""
+
+    def __call__(self) -> list[DescribedTopic]:
+        """Return the topics that exist."""
+
+
 class SendAccess(Protocol):
     """Sends a frame about the document to the broker that is being talked to."""
 
@@ -55,12 +63,14 @@ class AccessMembership:
         document: AccessDocument,
         save: SaveDocument,
         adopt: AdoptDocument,
+        known_topics: KnownTopics,
         *,
         has_role_tokens: bool = False,
         counters: MutableMapping[str, int] | None = None,
     ) -> None:
         """`adopt` is called with each newer document once `save` has put it on disk.
 
+        An administrator's document is held against `known_topics`; one that another broker has taken is not.
         `has_role_tokens`: bearer tokens bring roles. `counters`: those of the broker, where refused frames
         are counted.
         """
@@ -69,6 +79,7 @@ class AccessMembership:
         self._has_role_tokens = has_role_tokens
         self._save = save
         self._adopt = adopt
+        self._known_topics = known_topics
         self._texts = TextReading(AccessDocument.parse)
         self._one_at_a_time = asyncio.Lock()
         #: documents from other brokers that are being taken
@@ -94,10 +105,11 @@ class AccessMembership:
         elif self.document.version > OF_FILE and theirs != self._key:
             answer(self.whole())
 
-    async def propose(self, text: str, base: int) -> AccessDocument:
+    async def propose(self, text: str, base: int, *, is_forced: bool = False) -> AccessDocument:
         """An administrator changes the document of version `base` to `text`. Returns the one that holds.
 
-        Raises StaleAccessError if another version holds, and AccessError if the document has a mistake.
+        Raises StaleAccessError if another version holds, AccessError if the document has a mistake, and
+        RuleMisfitError if a rule that is new in it fits no event of a known topic, unless `is_forced`.
         Proposing the same again changes nothing: an administrator may propose it to several brokers.
         """
         if not 0 <= base < OVERLAY_VERSION_MAX:
@@ -107,20 +119,27 @@ class AccessMembership:
         proposed.check_administered(by_tokens=self._has_role_tokens)
         if (proposed.version, proposed.digest) == self._key:
             return self.document
-        if base != self.document.version:
-            raise StaleAccessError(expected=base, actual=self.document.version)
-        await self.take(proposed)
-        return self.document
+        async with self._one_at_a_time:
+            # Another one may have been taken since this one came: whoever proposed that was told so.
+            if base != self.document.version:
+                raise StaleAccessError(expected=base, actual=self.document.version)
+            if not is_forced:
+                # On a thread, since there may be many rules and topics.
+                await asyncio.to_thread(check_fit_of_rules, proposed, self.document, self._known_topics())
+            await self._take(proposed)
+            return self.document
 
     async def take(self, document: AccessDocument) -> None:
         """Save and adopt `document`, if it is newer than the one that holds. Raises StorageError."""
         async with self._one_at_a_time:
-            if not document.supersedes(self.document):
-                return
-            await self._save(document)
-            before, self.document = self.document, document
-            log.info("the rules of access have changed", version=document.version, users=len(document.users))
-            self._adopt(before, document)
+            if document.supersedes(self.document):
+                await self._take(document)
+
+    async def _take(self, document: AccessDocument) -> None:
+        await self._save(document)
+        before, self.document = self.document, document
+        log.info("the rules of access have changed", version=document.version, users=len(document.users))
+        self._adopt(before, document)
 
     def stop(self) -> None:
         """Take no document any more."""

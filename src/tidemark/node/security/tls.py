@@ -119,8 +119,14 @@ def _no_password() -> str:
 
 
 def name_in(certificate: Mapping[str, Any] | None, rule: str) -> str:
-    """Return the user that a verified certificate names by the rule cn, email, dns or uri; "" for none."""
+    """Return the user that a verified certificate names by the rule cn, email, dns or uri; "" for none.
+
+    A broker's certificate has a common name and the names of its hosts too, and names a user only as a URI.
+    """
     if not certificate:
+        return ""
+    names = [str(value) for kind, value in certificate.get("subjectAltName", ()) if kind == "URI"]
+    if rule != "uri" and any(name.startswith(BROKER_URI) for name in names):
         return ""
     if rule == "cn":
         subject = [pair for part in certificate.get("subject", ()) for pair in part]

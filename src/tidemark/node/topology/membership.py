@@ -115,23 +115,27 @@ class Membership:
         proposed = await self._texts.read(text, base + 1)
         if (proposed.version, proposed.digest) == self._key:
             return self.topology
-        if base != self.topology.version:
-            raise StaleTopologyError(expected=base, actual=self.topology.version)
-        if not is_forced:
-            check_change(self.topology, proposed)
-        await self.take(proposed)
-        return self.topology
+        async with self._one_at_a_time:
+            # Another one may have been taken since this one came: whoever proposed that was told so.
+            if base != self.topology.version:
+                raise StaleTopologyError(expected=base, actual=self.topology.version)
+            if not is_forced:
+                check_change(self.topology, proposed)
+            await self._take(proposed)
+            return self.topology
 
     async def take(self, topology: Topology) -> None:
         """Save and adopt `topology`, if it is newer than the one that holds. Raises StorageError."""
         async with self._one_at_a_time:
-            if not topology.is_newer_than(self.topology):
-                return
-            states = await self._save(topology)
-            self.topology = topology
-            self._digest = topology.digest
-            log.info("the overlay has changed", version=topology.version, brokers=len(topology.brokers))
-            self._adopt(topology, states)
+            if topology.is_newer_than(self.topology):
+                await self._take(topology)
+
+    async def _take(self, topology: Topology) -> None:
+        states = await self._save(topology)
+        self.topology = topology
+        self._digest = topology.digest
+        log.info("the overlay has changed", version=topology.version, brokers=len(topology.brokers))
+        self._adopt(topology, states)
 
     def listens(self, name: str, address: HostPort) -> None:
         """The broker `name` listens at `address`: fill in the port that the system chose for port 0."""

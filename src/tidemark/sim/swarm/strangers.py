@@ -14,6 +14,7 @@ from tidemark.sim.world.world import World
 from tidemark.ticks import TICK_FIRST, TICK_LAST, TICK_MAX, TICK_MIN, CheckpointToken
 from tidemark.wire.frames import (
     Ack,
+    AckExpected,
     Ask,
     Claim,
     ClientFrame,
@@ -25,6 +26,7 @@ from tidemark.wire.frames import (
     Hello,
     Interest,
     Knowledge,
+    Nack,
     PeerFrame,
     Recalled,
     Release,
@@ -37,11 +39,13 @@ from tidemark.wire.frames import (
 from tidemark.wire.limits import (
     CREDIT_BYTES_MAX,
     EPOCH_MAX,
+    EPOCHS_AHEAD_US,
     INCARNATION_MAX,
     SEQUENCE_MAX,
     STAMP_MAX,
     VERSION_MAX,
 )
+from tidemark.wire.moving.frames import Left
 
 #: The connection of a hostile client lasts this many microseconds.
 STAYS_US = 20_000
@@ -110,9 +114,15 @@ class HostileStrangers:
         a, b = chance.choice(links)
         pubend = chance.choice(sorted(self._world.layout.pubends))
         host = chance.choice(self._world.layout.brokers)
+        too_late = self._world.latest + 2 * EPOCHS_AHEAD_US
         row = ReleaseRow(host, SEQUENCE_MAX - chance.randrange(2), TICK_MAX, TICK_MAX)
         frames: tuple[PeerFrame, ...] = (
             Claim(NAME, EPOCH_MAX - chance.randrange(2), b, chance.random() < 0.5),
+            Claim(NAME, too_late, b, chance.random() < 0.5),
+            AckExpected(pubend, too_late),
+            Nack(pubend, ((TICK_MIN, too_late),), 0),
+            Knowledge(pubend, TICK_MIN, too_late, TICK_MIN, chance.random() < 0.5, 0),
+            Left(pubend, NAME, 1, too_late, 1, ""),
             Release(pubend, (row,)),
             Interest(pubend, VERSION_MAX, None),
             Unfollow(pubend, VERSION_MAX),

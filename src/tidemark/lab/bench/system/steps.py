@@ -66,13 +66,16 @@ class BrokerInProcess:
     decoder: FrameDecoder = field(default_factory=FrameDecoder)
 
     def pump(self, *stimuli: Stimulus) -> list[Effect]:
-        """Handle stimuli and everything that the disk reports of them; returns the frames to clients."""
+        """Handle stimuli, what the disk reports of them, and all deliveries; return the frames to clients."""
         said: list[Effect] = []
         waiting = list(stimuli)
         for _ in range(ROUNDS_MAX):
-            if not waiting:
+            if waiting:
+                effects = [each for stimulus in waiting for each in self.broker.handle(stimulus, *_times())]
+            elif self.broker.is_behind:
+                effects = self.broker.deliver(*_times())
+            else:
                 break
-            effects = [each for stimulus in waiting for each in self.broker.handle(stimulus, *_times())]
             waiting = self.carry_out(effects)
             said += [each for each in effects if isinstance(each, SendClient)]
         return said
