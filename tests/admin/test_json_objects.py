@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import pytest
 
 from tidemark.errors import WireError
-from tidemark.wire.answers import PUBENDS, STATUS, SUBSCRIPTION, SubscriptionProgress, SubscriptionStatus
 from tidemark.wire import json_objects
+from tidemark.wire.answers import PUBENDS, STATUS, SUBSCRIPTION, SubscriptionProgress, SubscriptionStatus
 from tidemark.wire.json_objects import (
     LONG_VALUES_MAX,
     SHORT_CHARACTERS_MAX,

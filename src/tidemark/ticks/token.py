@@ -29,6 +29,16 @@ class CheckpointToken(Mapping[str, Tick]):
         checked = [(_checked_name(name), _checked_tick(name, tick)) for name, tick in (ticks or {}).items()]
         self._ticks = dict(sorted(checked))
 
+    @classmethod
+    def of_checked(cls, ticks: dict[str, Tick]) -> CheckpointToken:
+        """The token of ticks whose names are in order and were checked, as its values were.
+
+        The token keeps `ticks`: the caller must not change it.
+        """
+        self = cls.__new__(cls)
+        self._ticks = ticks
+        return self
+
     def advance(self, pubend: str, tick: Tick) -> CheckpointToken:
         """The token whose holder has also consumed `pubend` up to `tick`.
 

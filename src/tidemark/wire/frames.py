@@ -359,9 +359,10 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Subscribers have consumed everything up to their tokens. The broker keeps all of the tokens, or none.
+    """Subscribers have consumed everything up to their tokens.
 
-    If `ticket` is not 0 the broker answers with Acked once the tokens are on disk.
+    If `ticket` is not 0 the broker keeps all of the tokens, or none, and answers with Acked once they are on
+    disk. A long one without a ticket may be handled in parts.
     """
 
     tokens: tuple[tuple[str, CheckpointToken], ...]

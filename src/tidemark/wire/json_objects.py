@@ -16,7 +16,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from json.decoder import scanstring
 from math import isfinite
 from types import UnionType
 from typing import Any, Self, TypeVar, get_args, get_origin, get_type_hints
@@ -32,6 +31,8 @@ LONG_VALUES_MAX = 1_024
 
 #: where a value, or a text, begins
 _BEGINNING = re.compile(r'[\[{,"]')
+#: `_decode(text, at)` -> the JSON value that begins at text[at], and where it ends
+_decode = json.JSONDecoder().raw_decode
 _T = TypeVar("_T")
 _Read = Callable[[Any], Any]
 
@@ -77,8 +78,9 @@ def read_arguments(text: str) -> dict[str, Any]:
     """Return the JSON object that a stranger gives as arguments; WireError if the text is anything else.
 
     Of long arguments only the first few beginnings of values are looked at: megabytes of brackets would take
-    the time of an event loop otherwise. The object nests at most ARGUMENTS_DEPTH_MAX deep and has finite numbers, whole ones of at most DIGITS_MAX
-    digits, so that whatever is done with its values, such as printing them, is bounded too.
+    the time of an event loop otherwise. The object nests at most ARGUMENTS_DEPTH_MAX deep and has finite
+    numbers, whole ones of at most DIGITS_MAX digits, so that whatever is done with its values, such as
+    printing them, is bounded too.
     """
     try:
         if len(text) > SHORT_CHARACTERS_MAX:
@@ -98,11 +100,11 @@ def _check_values(text: str) -> None:
     """WireError if a JSON text has more than LONG_VALUES_MAX values, ValueError if a text in it is none."""
     values = texts = at = 0
     while (found := _BEGINNING.search(text, at)) is not None:
-        at = found.end()
         if found.group() == '"':
-            at = scanstring(text, at)[1]
+            _, at = _decode(text, found.start())
             texts += 1
         else:
+            at = found.end()
             values += 1
         # With each value there is at most one key.
         if values > LONG_VALUES_MAX or texts > 2 * LONG_VALUES_MAX:

@@ -9,7 +9,7 @@ batch of them, have functions of their own, which are faster.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any
@@ -36,6 +36,9 @@ ReadFrame = Callable[[Buffer, int, int, Tail], Frame]
 #: `bytes_max` bytes each, which begin at data[at] and follow one another, where the last of them ends, and
 #: how many they are; None if they have to be read one by one. Nothing from data[available] on is looked at.
 JoinFrames = Callable[[Buffer, int, int, int], tuple[Frame, int, int] | None]
+#: `steps(data, at, end)` -> the same as `read`, in steps of about a millisecond: a frame to handle next, or
+#: None when there is none yet. Several frames say together what the one says that `read` returns.
+ReadInSteps = Callable[[Buffer, int, int], Iterator[Frame | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,8 @@ class FrameLayout:
     bytes_max: int = FRAME_BYTES_MAX
     #: reads several frames of this kind as one; None if they are always read one by one
     join: JoinFrames | None = None
+    #: reads a long frame of this kind in steps; None if each is read in one piece
+    steps: ReadInSteps | None = None
 
 
 def key_of(kind: int, version: int = 1) -> int:
