@@ -167,12 +167,12 @@ def test_a_long_text_is_parsed_on_a_thread_one_after_the_other_and_few_wait() ->
     threads: list[int] = []
     at_once = 0
 
-    def parse(_text: str, version: int, *, rest: Rest = no_rest) -> int:
+    def parse(text: str, version: int, *, rest: Rest = no_rest) -> int:
         nonlocal at_once
         at_once += 1
         assert at_once == 1
         threads.append(threading.get_ident())
-        assert (rest is no_rest) is (_text == "short"), "only the thread rests"
+        assert (rest is no_rest) is (text == "short"), "only the thread rests"
         at_once -= 1
         return version
 

@@ -59,6 +59,8 @@ class _RestingText(str):
     """A text whose reader rests."""
 
     __slots__ = ("_looks", "_rest")
+    _looks: int
+    _rest: Rest
 
     @classmethod
     def of(cls, text: str, rest: Rest) -> _RestingText:
