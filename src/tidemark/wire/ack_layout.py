@@ -7,7 +7,7 @@ whole Ack comes with the last step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from struct import Struct
 
 from tidemark.errors import WireError
@@ -26,8 +26,15 @@ from tidemark.wire.fields import (
     write_name,
     write_token,
 )
-from tidemark.wire.frames import Ack, Credit, Frame
-from tidemark.wire.layouts import HEADER_BYTES, FrameLayout, check_end, key_of
+from tidemark.wire.frames import Ack, Credit
+from tidemark.wire.layouts import (
+    HEADER_BYTES,
+    STEPS_BYTES_MIN,
+    FrameLayout,
+    FrameSteps,
+    check_end,
+    key_of,
+)
 from tidemark.wire.limits import (
     ACK_BYTES_MAX,
     ACK_ITEMS_MAX,
@@ -113,15 +120,21 @@ def write_ack(frame: Ack) -> list[Buffer]:
 
 def read_ack(data: Buffer, start: int, end: int, tail: Tail) -> Ack:  # noqa: ARG001
     """The Ack that write_ack wrote."""
-    return next(filter(None, _read(data, start, end, is_whole=True)))
+    steps = _read(data, start, end, is_whole=True)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            whole: Ack = done.value
+            return whole
 
 
-def read_ack_in_steps(data: Buffer, start: int, end: int) -> Iterator[Frame | None]:
-    """Yield the Ack that write_ack wrote, in parts if it has no ticket; None after a step that gives none."""
-    return _read(data, start, end, is_whole=False)
+def read_ack_in_steps(data: Buffer, start: int, end: int) -> FrameSteps | None:
+    """The steps for the Ack that write_ack wrote, which give it in parts if it has no ticket."""
+    return _read(data, start, end, is_whole=False) if end - start >= STEPS_BYTES_MIN else None
 
 
-def _read(data: Buffer, start: int, end: int, *, is_whole: bool) -> Iterator[Ack | None]:
+def _read(data: Buffer, start: int, end: int, *, is_whole: bool) -> Generator[Ack | None, None, Ack]:
     ticket, count = _NUMBERS.unpack_from(data, start)
     _check_ticket(ticket)
     is_whole = is_whole or ticket > 0
@@ -158,7 +171,7 @@ def _read(data: Buffer, start: int, end: int, *, is_whole: bool) -> Iterator[Ack
                 yield None if is_whole else Ack(tuple(tokens), 0, tuple(granted))
                 tokens, granted = (tokens, granted) if is_whole else ([], [])
     check_end(at, end)
-    yield Ack(tuple(tokens), ticket, tuple(granted))
+    return Ack(tuple(tokens), ticket, tuple(granted))
 
 
 def _check_items(items: int) -> None:

@@ -10,7 +10,7 @@ steps, if their layouts can do that and the owner of the decoder wants it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from struct import error as StructError  # noqa: N812  # an exception, named like one
 from typing import Any
 
@@ -18,15 +18,20 @@ from tidemark.errors import WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.wire.codec import layout_of
 from tidemark.wire.frames import Frame
-from tidemark.wire.layouts import HEADER, HEADER_BYTES, FrameLayout, ReadInSteps
+from tidemark.wire.layouts import (
+    HEADER,
+    HEADER_BYTES,
+    STEPS_BYTES_MIN,
+    FrameLayout,
+    FrameSteps,
+    ReadInSteps,
+)
 from tidemark.wire.limits import FRAME_BYTES_MAX, HANDSHAKE_BYTES_MAX
 from tidemark.wire.tails import Tail, copied_tail, owned_tail
 
 #: The first bytes of a frame, up to so many, are put before what follows, so that the frame can be joined
 #: with frames after it.
 CUT_JOINED_BYTES_MAX = 64 << 10
-#: A frame whose layout has steps is read in one piece if it has fewer bytes, which takes half a millisecond.
-STEPS_BYTES_MIN = 8 << 10
 #: kind of frame -> how many there were, and their bytes with headers; kinds that are not in it do not count
 FrameTally = Mapping[type[Any], list[int]]
 
@@ -59,7 +64,7 @@ class FrameDecoder:
         self._joins = joins
         self._divides = divides
         #: the steps of the long frame that is being read, and its bytes; None and 0 between long frames
-        self._steps: Iterator[Frame | None] | None = None
+        self._steps: FrameSteps | None = None
         self._steps_bytes = 0
         #: what `feed` has returned is counted here; the owner of the decoder may share it and change it
         self.tally: FrameTally = {}
@@ -126,7 +131,7 @@ class FrameDecoder:
             if end > available:
                 self._cut_bytes = HEADER_BYTES + size
                 break
-            if self._is_divided(layout, size):
+            if self._is_long(layout, data, at, end):
                 self._held = bytes(memoryview(data)[at if frames else end :])
                 if frames:
                     return frames
@@ -174,7 +179,7 @@ class FrameDecoder:
             self._cut, self._cut_bytes = bytearray(), 0
             _, key, flags = HEADER.unpack_from(cut)
             layout = layout_of(key, flags)
-            if self._is_divided(layout, len(cut) - HEADER_BYTES):
+            if self._is_long(layout, cut, 0, len(cut)):
                 self._begin_steps(layout, cut)
             else:
                 frames.append(_read(layout, cut, HEADER_BYTES, len(cut), owned_tail))
@@ -186,12 +191,14 @@ class FrameDecoder:
             count[0] += number
             count[1] += size
 
-    def _is_divided(self, layout: FrameLayout, size: int) -> bool:
-        """Whether a frame of this payload is read in steps."""
-        return self._divides and layout.steps is not None and size >= STEPS_BYTES_MIN
+    def _is_long(self, layout: FrameLayout, data: Buffer, at: int, end: int) -> bool:
+        """Whether the frame in data[at:end] is read in steps."""
+        if not self._divides or layout.steps is None or end - at < STEPS_BYTES_MIN:
+            return False
+        return layout.steps(data, at + HEADER_BYTES, end) is not None
 
     def _begin_steps(self, layout: FrameLayout, data: Buffer) -> None:
-        """Read the one frame in `data` in steps from now on."""
+        """Read the one frame in `data`, which is long, in steps from now on."""
         assert layout.steps is not None
         self._count(layout, 1, len(data))
         self._steps = _in_steps(layout, layout.steps, data)
@@ -202,9 +209,9 @@ class FrameDecoder:
         assert self._steps is not None
         try:
             frame = next(self._steps)
-        except StopIteration:
+        except StopIteration as done:
             self._end_steps()
-            return []
+            return [done.value]
         return [] if frame is None else [frame]
 
     def _end_steps(self) -> None:
@@ -247,9 +254,11 @@ def _read(layout: FrameLayout, data: Buffer, start: int, end: int, tail: Tail) -
         raise _damaged(layout, error) from error
 
 
-def _in_steps(layout: FrameLayout, steps: ReadInSteps, data: Buffer) -> Iterator[Frame | None]:
+def _in_steps(layout: FrameLayout, steps: ReadInSteps, data: Buffer) -> FrameSteps:
     try:
-        yield from steps(data, HEADER_BYTES, len(data))
+        found = steps(data, HEADER_BYTES, len(data))
+        assert found is not None
+        return (yield from found)
     except (WireError, StructError, UnicodeDecodeError) as error:
         raise _damaged(layout, error) from error
 
