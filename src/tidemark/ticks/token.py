@@ -8,7 +8,7 @@ tokens have equal texts and equal JSON: both may be compared as strings.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from operator import index
 from typing import Any
 
@@ -98,6 +98,23 @@ class CheckpointToken(Mapping[str, Tick]):
 
     def __getitem__(self, pubend: str) -> Tick:
         return self._ticks[pubend]
+
+    # Those that Mapping has make a call of each name.
+
+    def get(self, pubend: str, default: Any = None) -> Any:
+        """The tick of a pubend, or `default` if the token does not have it."""
+        return self._ticks.get(pubend, default)
+
+    def items(self) -> ItemsView[str, Tick]:
+        """The pubends, in the order of their names, with their ticks."""
+        return self._ticks.items()
+
+    def values(self) -> ValuesView[Tick]:
+        """The ticks, in the order of the pubends' names."""
+        return self._ticks.values()
+
+    def __contains__(self, pubend: object) -> bool:
+        return pubend in self._ticks
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._ticks)

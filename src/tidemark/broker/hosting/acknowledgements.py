@@ -6,6 +6,7 @@ events that are gone.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
@@ -15,6 +16,9 @@ from tidemark.broker.hosting.host_state import HostState
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.turn import Turn
 from tidemark.ticks import TICK_MAX, CheckpointToken
+
+#: Acknowledgements on disk that are gone through in one turn, which takes about a millisecond.
+SAVED_MAX = 500
 
 
 class ReleaseListener(Protocol):
@@ -35,6 +39,8 @@ class Acknowledgements:
         self._listener = listener
         #: ids of the subscribers with acknowledgements that are not saved yet
         self._unsaved: set[int] = set()
+        #: ids of subscribers, and what each has acknowledged on disk, that were not gone through yet
+        self._reported: deque[tuple[int, CheckpointToken]] = deque()
         #: ids of the subscribers for which something was let go
         self._over_quota: set[int] = set()
 
@@ -67,24 +73,49 @@ class Acknowledgements:
 
     def save(self, numbers: Iterable[int], done: Callable[[], None] = lambda: None) -> None:
         """Save what these subscribers acknowledged, in one transaction; call `done` once it is on disk."""
+        saved: list[tuple[int, CheckpointToken]] = []
         for number in numbers:
             self._unsaved.discard(number)
-            released = CheckpointToken(self._subscriptions[number].released)
-            self._out.add(SaveReleased(number, released))
-            self._turn.tables.after(partial(self.saved, number, released))
+            released = self._subscriptions[number].released
+            # Names and ticks of it were those of a token, or of a pubend.
+            token = CheckpointToken.of_checked({name: released[name] for name in sorted(released)})
+            self._out.add(SaveReleased(number, token))
+            saved.append((number, token))
+        self._turn.tables.after(partial(self._saved_all, saved))
         self._turn.tables.after(done)
+
+    def _saved_all(self, saved: list[tuple[int, CheckpointToken]]) -> None:
+        """What these subscribers acknowledged is on disk: go through it, now or in the next turns."""
+        was_behind = self.is_behind
+        self._reported += saved
+        if not was_behind:
+            self.go_on()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether more is on disk than fitted into one turn: it lets nothing go before `go_on`."""
+        return bool(self._reported)
+
+    def go_on(self) -> None:
+        """Go through some more of what is on disk."""
+        for _ in range(min(len(self._reported), SAVED_MAX)):
+            self.saved(*self._reported.popleft())
 
     def saved(self, number: int, released: CheckpointToken) -> None:
         """What a subscriber acknowledged is on disk: from now on it holds nothing up to there."""
         subscription = self._subscriptions.get(number)
         if subscription is None:
             return
+        starts = subscription.starts
         for pubend, tick in released.items():
             before = subscription.saved.get(pubend)
-            held = subscription.holds_beyond(pubend) if pubend in subscription.starts else None
+            held = subscription.holds_beyond(pubend) if pubend in starts else None
             subscription.saved[pubend] = tick if before is None else max(before, tick)
-            if pubend in self._constreams and (before is None or held == self._constreams[pubend].held):
-                self._constreams[pubend].held = None
+            constream = self._constreams.get(pubend)
+            if constream is None or (before is not None and held != constream.held):
+                continue
+            if before is None or held is None or subscription.holds_beyond(pubend) != held:
+                constream.held = None
         self._listener.released(subscription)
 
     def chop(self) -> None:
@@ -119,5 +150,10 @@ class Acknowledgements:
         return self._constreams[pubend].last_event
 
     def _held(self, pubend: str) -> list[int]:
-        started = (each for each in self._subscriptions.values() if each.durable and pubend in each.starts)
-        return [each.holds_beyond(pubend) for each in started]
+        found: list[int] = []
+        for each in self._subscriptions.values():
+            if each.durable and (start := each.periods[0].since.get(pubend)) is not None:
+                # As `holds_beyond` says: there may be thousands, and a call takes longer than all of this.
+                saved = each.saved.get(pubend, start)
+                found.append(max(saved, each.let_go.get(pubend, saved)) if each.let_go else saved)
+        return found
