@@ -99,11 +99,7 @@ class CheckpointToken(Mapping[str, Tick]):
     def __getitem__(self, pubend: str) -> Tick:
         return self._ticks[pubend]
 
-    # Those that Mapping has make a call of each name.
-
-    def get(self, pubend: str, default: Any = None) -> Any:
-        """The tick of a pubend, or `default` if the token does not have it."""
-        return self._ticks.get(pubend, default)
+    # Those that Mapping has call __getitem__ for each name.
 
     def items(self) -> ItemsView[str, Tick]:
         """The pubends, in the order of their names, with their ticks."""

@@ -6,9 +6,9 @@ events that are gone.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import islice
 from typing import Protocol
 
 from tidemark.broker.effects import ChopPfs, SaveReleased
@@ -39,8 +39,10 @@ class Acknowledgements:
         self._listener = listener
         #: ids of the subscribers with acknowledgements that are not saved yet
         self._unsaved: set[int] = set()
-        #: ids of subscribers, and what each has acknowledged on disk, that were not gone through yet
-        self._reported: deque[tuple[int, CheckpointToken]] = deque()
+        #: id of a subscriber -> what it has acknowledged on disk, where that was not gone through yet
+        self._reported: dict[int, CheckpointToken] = {}
+        #: who is answered when all of it is gone through
+        self._answers: list[Callable[[], None]] = []
         #: ids of the subscribers for which something was let go
         self._over_quota: set[int] = set()
 
@@ -73,23 +75,29 @@ class Acknowledgements:
 
     def save(self, numbers: Iterable[int], done: Callable[[], None] = lambda: None) -> None:
         """Save what these subscribers acknowledged, in one transaction; call `done` once it is on disk."""
-        saved: list[tuple[int, CheckpointToken]] = []
+        saved: dict[int, CheckpointToken] = {}
         for number in numbers:
             self._unsaved.discard(number)
             released = self._subscriptions[number].released
             # Names and ticks of it were those of a token, or of a pubend.
             token = CheckpointToken.of_checked({name: released[name] for name in sorted(released)})
             self._out.add(SaveReleased(number, token))
-            saved.append((number, token))
-        self._turn.tables.after(partial(self._saved_all, saved))
-        self._turn.tables.after(done)
+            saved[number] = token
+        self._turn.tables.after(partial(self._saved_all, saved, done))
 
-    def _saved_all(self, saved: list[tuple[int, CheckpointToken]]) -> None:
-        """What these subscribers acknowledged is on disk: go through it, now or in the next turns."""
+    def _saved_all(self, saved: dict[int, CheckpointToken], done: Callable[[], None]) -> None:
+        """What these subscribers acknowledged is on disk: go through it, now or in the next turns.
+
+        Who acknowledges for many is answered when all is gone through, and so is not faster than that.
+        """
         was_behind = self.is_behind
-        self._reported += saved
+        self._reported |= saved
+        if len(saved) > SAVED_MAX:
+            self._answers.append(done)
         if not was_behind:
             self.go_on()
+        if len(saved) <= SAVED_MAX:
+            done()
 
     @property
     def is_behind(self) -> bool:
@@ -98,8 +106,12 @@ class Acknowledgements:
 
     def go_on(self) -> None:
         """Go through some more of what is on disk."""
-        for _ in range(min(len(self._reported), SAVED_MAX)):
-            self.saved(*self._reported.popleft())
+        for number in list(islice(self._reported, SAVED_MAX)):
+            self.saved(number, self._reported.pop(number))
+        if not self._reported:
+            answers, self._answers = self._answers, []
+            for answer in answers:
+                answer()
 
     def saved(self, number: int, released: CheckpointToken) -> None:
         """What a subscriber acknowledged is on disk: from now on it holds nothing up to there."""
