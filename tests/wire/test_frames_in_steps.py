@@ -12,8 +12,9 @@ from tests.wire.frame_strategies import bytes_of
 from tidemark.errors import WireError
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import TICK_FIRST, TICK_LAST, CheckpointToken
-from tidemark.wire import ack_layout
-from tidemark.wire.ack_layout import STEP_ITEMS, TokenReader
+from tidemark.wire.acknowledging import ack_layout
+from tidemark.wire.acknowledging.ack_layout import STEP_ITEMS
+from tidemark.wire.acknowledging.token_reader import TokenReader
 from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.fields import read_token, write_token
 from tidemark.wire.frames import (

@@ -14,7 +14,8 @@ from tidemark.message.batches.batch import BATCH_BYTES_MAX, BatchBuilder
 from tidemark.message.parse import SCHEMA_TEXT_CHARS_MAX
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import CheckpointToken
-from tidemark.wire import ack_layout, limits
+from tidemark.wire import limits
+from tidemark.wire.acknowledging import ack_layout
 from tidemark.wire.codec import encode, size_of
 from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (

@@ -8,7 +8,7 @@ from struct import error as StructError  # noqa: N812  # an exception, named lik
 from tidemark.errors import DecodeError, WireError
 from tidemark.message.batches.batch import Buffer, batch_names_bytes
 from tidemark.message.batches.run import BatchRun
-from tidemark.wire.ack_layout import ACK
+from tidemark.wire.acknowledging.ack_layout import ACK
 from tidemark.wire.fields import (
     BYTES,
     FINGERPRINT,

@@ -359,10 +359,9 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Subscribers have consumed everything up to their tokens.
+    """Subscribers have consumed everything up to their tokens; without a ticket each of them for itself.
 
-    If `ticket` is not 0 the broker keeps all of the tokens, or none, and answers with Acked once they are on
-    disk. A long one without a ticket may be handled in parts.
+    If `ticket` is not 0 the broker keeps all tokens, or none, and answers with Acked once they are on disk.
     """
 
     tokens: tuple[tuple[str, CheckpointToken], ...]
