@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pytest
 
 from tidemark.errors import WireError
+from tidemark.wire import json_objects
 from tidemark.wire.answers import PUBENDS, STATUS, SUBSCRIPTION, SubscriptionProgress, SubscriptionStatus
-from tidemark.wire.json_objects import JsonObject, dumps, read_arguments
+from tidemark.wire.json_objects import (
+    LONG_VALUES_MAX,
+    SHORT_CHARACTERS_MAX,
+    JsonObject,
+    dumps,
+    read_arguments,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +90,36 @@ def test_a_subscription_of_a_broker_that_knows_no_recalls_is_read() -> None:
     assert SUBSCRIPTION.read(found) == status
 
 
-@pytest.mark.parametrize("piece", ["[],", "0,", "{},", '"",', '"\\"",'])
+@pytest.mark.parametrize("characters", [SHORT_CHARACTERS_MAX + 100, 1 << 20])
+@pytest.mark.parametrize("piece", ["[],", "0,", "{},", '"",', '"\\"",', '""'])
 def test_long_arguments_of_many_values_are_refused_before_they_are_made(
-    piece: str, monkeypatch: pytest.MonkeyPatch
+    piece: str, characters: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = '{"a": [' + piece * ((1 << 20) // len(piece)) + "0]}"
+    text = '{"a": [' + piece * (characters // len(piece)) + "0]}"
     monkeypatch.setattr(json, "loads", None)
     with pytest.raises(WireError, match="at most 1024 values"):
+        read_arguments(text)
+
+
+@pytest.mark.parametrize("piece", ["[],", '"",', '""'])
+def test_of_many_values_only_the_first_are_looked_at(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+
+    class Counted:
+        def search(self, text: str, at: int) -> re.Match[str] | None:
+            nonlocal looks
+            looks += 1
+            return re.compile(r'[\[{,"]').search(text, at)
+
+    monkeypatch.setattr(json_objects, "_BEGINNING", Counted())
+    with pytest.raises(WireError, match="at most 1024 values"):
+        read_arguments('{"a": [' + piece * 1_000_000 + "0]}")
+    assert looks <= 3 * LONG_VALUES_MAX + 2
+
+
+@pytest.mark.parametrize("text", ['{"a": "' + "x" * 100_000, '{"a": "\n' + "x" * 100_000 + '"}'])
+def test_long_arguments_with_a_text_that_is_none_are_refused(text: str) -> None:
+    with pytest.raises(WireError, match="are not JSON"):
         read_arguments(text)
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import pytest
+
 from tests.broker.parts import AtStream, registry
 from tidemark.broker.effects import ChopPfs, CommitTables, Effect, SaveReleased
-from tidemark.broker.hosting.acknowledgements import Acknowledgements
+from tidemark.broker.hosting.acknowledgements import SAVED_MAX, Acknowledgements
 from tidemark.broker.hosting.constream import Constream
 from tidemark.broker.hosting.host_state import HostState
 from tidemark.broker.hosting.subscription import HostedSubscription, SelectorPeriod
@@ -178,6 +182,68 @@ def test_an_acknowledgement_of_a_pubend_that_is_gone_changes_nothing_else() -> N
     at.subscriber(1)
     at.acknowledgements.saved(1, CheckpointToken({"gone": 7}))
     assert at.minima() == (10, 100)
+
+
+def test_of_many_acknowledgements_on_disk_a_turn_goes_through_some_and_the_answer_comes_at_the_end() -> None:
+    at = At()
+    many = [at.subscriber(number) for number in range(1, 2 * SAVED_MAX + 12)]
+    for each in many:
+        at.acknowledge(each, 60)
+    done: list[bool] = []
+    at.acknowledgements.save([each.id for each in many], lambda: done.append(True))
+    assert sum(isinstance(each, SaveReleased) for each in at.turn.out.take()) == len(many)
+    at.commit()
+    turns = [len(at.heard)]
+    while at.acknowledgements.is_behind:
+        assert not done
+        assert at.minima() == (10, 100), "until all are gone through, nothing is let go"
+        at.acknowledgements.go_on()
+        turns.append(len(at.heard))
+    assert done == [True]
+    assert turns == [SAVED_MAX, 2 * SAVED_MAX, len(many)]
+    assert at.minima() == (60, 100)
+
+
+def test_what_comes_on_disk_meanwhile_takes_the_place_of_what_waits_and_few_are_answered_at_once() -> None:
+    at = At()
+    many = [at.subscriber(number) for number in range(1, SAVED_MAX + 3)]
+    done: list[int] = []
+    for tick, some in ((60, many), (70, many), (80, many[:1])):
+        for each in some:
+            at.acknowledge(each, tick)
+        at.acknowledgements.save([each.id for each in some], partial(done.append, tick))
+        at.turn.out.take()
+        at.commit()
+    assert len(at.heard) == SAVED_MAX
+    assert done == [80]
+    while at.acknowledgements.is_behind:
+        at.acknowledgements.go_on()
+    assert sorted(set(at.heard)) == sorted(each.name for each in many)
+    assert len(at.heard) == SAVED_MAX + len(many)
+    assert done == [80, 60, 70]
+    assert at.minima() == (70, 100)
+
+
+def test_who_acknowledges_the_same_again_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = At()
+    at.acknowledge(at.subscriber(1), 60)
+    at.save()
+    at.commit()
+    assert at.minima() == (60, 100)
+    looked = Acknowledgements._held
+    looks: list[str] = []
+
+    def noted(self: Acknowledgements, pubend: str) -> list[int]:
+        looks.append(pubend)
+        return looked(self, pubend)
+
+    monkeypatch.setattr(Acknowledgements, "_held", noted)
+    for tick in (60, 60, 61):
+        at.acknowledge(at.state.subscriptions[1], tick)
+        at.save()
+        at.commit()
+        assert at.minima() == (tick, 100)
+    assert looks == ["p"]
 
 
 # The PFS.

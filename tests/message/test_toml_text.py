@@ -11,7 +11,12 @@ import pytest
 from tidemark.access.document import AccessDocument
 from tidemark.errors import AccessError, ConfigError
 from tidemark.message.foreign import toml_text
-from tidemark.message.foreign.toml_text import BARE_CHARACTERS_MAX, KEY_PARTS_MAX, read_toml
+from tidemark.message.foreign.toml_text import (
+    BARE_CHARACTERS_MAX,
+    KEY_PARTS_MAX,
+    LOOKS,
+    read_toml,
+)
 from tidemark.node.topology.file import parse_topology
 
 DOTTED = "brokers" + ".a" * 16_000 + " = 1"
@@ -132,3 +137,23 @@ def parts_of(lines: int) -> int:
 def test_twice_as_many_lines_of_the_deepest_keys_take_twice_as_many_calls() -> None:
     assert KEY_PARTS_MAX == 8
     assert parts_of(800) < 2.1 * parts_of(400)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = [" + "1, " * 20_000 + "]\r\ny = 1",
+        "x = [" + "'a', " * 10_000 + "]",
+        "".join(f"[brokers.b{at}]\ncell = 'c{at}'  # a comment\n" for at in range(2_000)),
+        "\n".join(f"x{at} = 1" for at in range(5_000)),
+    ],
+)
+def test_who_reads_a_long_text_on_a_thread_rests_often(text: str) -> None:
+    rests = 0
+
+    def rest() -> None:
+        nonlocal rests
+        rests += 1
+
+    assert read_toml(text, MAX, rest) == tomllib.loads(text)
+    assert rests > len(text) // LOOKS

@@ -14,7 +14,8 @@ from tidemark.message.batches.batch import BATCH_BYTES_MAX, BatchBuilder
 from tidemark.message.parse import SCHEMA_TEXT_CHARS_MAX
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import CheckpointToken
-from tidemark.wire import client_layouts, limits
+from tidemark.wire import limits
+from tidemark.wire.acknowledging import ack_layout
 from tidemark.wire.codec import encode, size_of
 from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
@@ -186,7 +187,7 @@ def test_an_acknowledgement_of_too_many_things_is_not_read_to_its_end() -> None:
     with pytest.raises(WireError, match="at most 32768"):
         bytes_of(frame)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(client_layouts, "ACK_ITEMS_MAX", 1 << 30)
+        patch.setattr(ack_layout, "ACK_ITEMS_MAX", 1 << 30)
         too_many = bytes_of(frame)
         granted = bytes_of(Ack((), 0, tuple(Credit(f"s{at}", 1) for at in range(40_000))))
     for said in (too_many, granted):

@@ -19,6 +19,7 @@ from tidemark.access.verifier import Verifier
 from tidemark.errors import AccessError, TidemarkError
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern
+from tidemark.message.codec.rest import Rest, no_rest
 from tidemark.message.foreign.toml_text import read_toml
 from tidemark.message.types import NAME_BYTES_MAX
 
@@ -94,10 +95,10 @@ class AccessDocument:
     version: int = 0
 
     @classmethod
-    def parse(cls, text: str, version: int = 0) -> AccessDocument:
+    def parse(cls, text: str, version: int = 0, *, rest: Rest = no_rest) -> AccessDocument:
         """Read a document. AccessError, with the place, if there is a mistake in it."""
         try:
-            found = read_toml(text, DOCUMENT_BYTES_MAX)
+            found = read_toml(text, DOCUMENT_BYTES_MAX, rest)
         except ValueError as error:
             raise AccessError(f"the access document is no TOML: {error}") from None
         _only_keys(found, ("users", "roles"), "the document")

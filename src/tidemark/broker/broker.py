@@ -240,7 +240,7 @@ class Broker:
         return self._departures.take(self._turn.out.take(), self._turn.now)
 
     def deliver(self, now: int, wall: int) -> list[Effect]:
-        """Go on with deliveries that were too many for one turn: see `is_behind`. All must be settled."""
+        """Go on with what was too much for one turn: see `is_behind`. All must be settled."""
         self._turn.now, self._turn.wall = now, wall
         self._is_settled, self._wake_at = False, None
         self._host.go_on()
@@ -248,7 +248,7 @@ class Broker:
 
     @property
     def is_behind(self) -> bool:
-        """Whether subscribers are to be told more than fits into one turn; `deliver` goes on with it."""
+        """Whether there is more to deliver, or to release, than fits into one turn; see `deliver`."""
         return self._host.is_behind
 
     def settle(self, *, is_log_held: bool = False) -> list[Effect]:

@@ -8,7 +8,7 @@ tokens have equal texts and equal JSON: both may be compared as strings.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from operator import index
 from typing import Any
 
@@ -28,6 +28,16 @@ class CheckpointToken(Mapping[str, Tick]):
         """Raises TokenError unless every key is a pubend's name and every value a tick."""
         checked = [(_checked_name(name), _checked_tick(name, tick)) for name, tick in (ticks or {}).items()]
         self._ticks = dict(sorted(checked))
+
+    @classmethod
+    def of_checked(cls, ticks: dict[str, Tick]) -> CheckpointToken:
+        """The token of ticks whose names are in order and were checked, as its values were.
+
+        The token keeps `ticks`: the caller must not change it.
+        """
+        self = cls.__new__(cls)
+        self._ticks = ticks
+        return self
 
     def advance(self, pubend: str, tick: Tick) -> CheckpointToken:
         """The token whose holder has also consumed `pubend` up to `tick`.
@@ -88,6 +98,19 @@ class CheckpointToken(Mapping[str, Tick]):
 
     def __getitem__(self, pubend: str) -> Tick:
         return self._ticks[pubend]
+
+    # Those that Mapping has call __getitem__ for each name.
+
+    def items(self) -> ItemsView[str, Tick]:
+        """The pubends, in the order of their names, with their ticks."""
+        return self._ticks.items()
+
+    def values(self) -> ValuesView[Tick]:
+        """The ticks, in the order of the pubends' names."""
+        return self._ticks.values()
+
+    def __contains__(self, pubend: object) -> bool:
+        return pubend in self._ticks
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._ticks)

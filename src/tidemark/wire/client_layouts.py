@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from struct import Struct
 from struct import error as StructError  # noqa: N812  # an exception, named like one
 
 from tidemark.errors import DecodeError, WireError
 from tidemark.message.batches.batch import Buffer, batch_names_bytes
 from tidemark.message.batches.run import BatchRun
-from tidemark.ticks import CheckpointToken
+from tidemark.wire.acknowledging.ack_layout import ACK
 from tidemark.wire.fields import (
     BYTES,
     FINGERPRINT,
@@ -26,7 +25,6 @@ from tidemark.wire.fields import (
     TOKEN,
     TOPIC_SELECTOR,
     at_end,
-    check_count,
     check_number,
     check_position,
     integer,
@@ -34,15 +32,12 @@ from tidemark.wire.fields import (
     maybe,
     read_name,
     read_ranges,
-    read_token,
     text,
     together,
     write_name,
     write_ranges,
-    write_token,
 )
 from tidemark.wire.frames import (
-    Ack,
     Acked,
     Answer,
     Ask,
@@ -75,9 +70,6 @@ from tidemark.wire.frames import (
 )
 from tidemark.wire.layouts import HEADER, HEADER_BYTES, FrameLayout, check_end, key_of, record
 from tidemark.wire.limits import (
-    ACK_BYTES_MAX,
-    ACK_ITEMS_MAX,
-    ACKS_MAX,
     ADDRESSES_MAX,
     ARGUMENTS_BYTES_MAX,
     CREDIT_BYTES_MAX,
@@ -100,8 +92,8 @@ from tidemark.wire.tails import ALIGNMENT_BYTES, Tail, check_ticks, write_with_b
 
 #: What a Publish has before its batch, with its header, at most: a number, two names and padding.
 _PUBLISH_FIELDS_BYTES = 1 << 10
-_PUBLISH, _PUBLISHED, _DELIVER, _ACK, _CREDIT, _FETCHED, _RECALLED = (
-    key_of(kind) for kind in (36, 37, 40, 42, 44, 50, 53)
+_PUBLISH, _PUBLISHED, _DELIVER, _CREDIT, _FETCHED, _RECALLED = (
+    key_of(kind) for kind in (36, 37, 40, 44, 50, 53)
 )
 
 # Each struct is there twice: with the header for writing, without it for reading.
@@ -109,19 +101,6 @@ _ONE_HEAD, _ONE = Struct("<IHHq"), Struct("<q")
 _TWO_HEAD, _TWO = Struct("<IHHqq"), Struct("<qq")
 _THREE_HEAD, _THREE = Struct("<IHHqqq"), Struct("<qqq")
 _FOUR_HEAD, _FOUR = Struct("<IHHqqqq"), Struct("<qqqq")
-_ACK_HEAD, _ACK_NUMBERS = Struct("<IHHqI"), Struct("<qI")
-_U32 = Struct("<I")
-#: bytes of the smallest entry of an Ack: an empty name and an empty token
-_ACK_ENTRY_BYTES_MIN = 6
-
-
-_CREDITS = at_end(
-    many(
-        together(Credit, {"bytes": integer(1, CREDIT_BYTES_MAX), "name": NAME}),
-        ACKS_MAX,
-        what="credits of an Ack",
-    )
-)
 
 
 def write_publish(frame: Publish) -> list[Buffer]:
@@ -254,57 +233,8 @@ def read_deliver(data: Buffer, start: int, end: int, tail: Tail) -> Deliver:
     return Deliver(name, pubend, base, upto, batch)
 
 
-def write_ack(frame: Ack) -> list[Buffer]:
-    """The buffer of an Ack: ticket, count, then each subscriber and its token, then credit if any."""
-    tokens = frame.tokens
-    if len(tokens) > ACKS_MAX:
-        raise WireError(f"{len(tokens)} subscribers in one Ack are over the limit of {ACKS_MAX}")
-    _check_distinct(tokens)
-    _check_items(len(tokens) + sum(len(token) for _, token in tokens) + len(frame.credits))
-    parts = b"".join([write_name(name) + write_token(token) for name, token in tokens])
-    parts += _CREDITS.write(frame.credits)
-    size = _ACK_HEAD.size + len(parts)
-    if size > ACK_BYTES_MAX:
-        raise WireError(f"{size} bytes of an Ack are over the limit of {ACK_BYTES_MAX}")
-    _check_ticket(frame.ticket)
-    return [_ACK_HEAD.pack(size - HEADER_BYTES, _ACK, 0, frame.ticket, len(tokens)) + parts]
-
-
-def read_ack(data: Buffer, start: int, end: int, tail: Tail) -> Ack:  # noqa: ARG001
-    """The Ack that write_ack wrote."""
-    ticket, count = _ACK_NUMBERS.unpack_from(data, start)
-    at = start + _ACK_NUMBERS.size
-    check_count(count, ACKS_MAX, _ACK_ENTRY_BYTES_MIN, end - at, "subscribers of an Ack")
-    tokens: list[tuple[str, CheckpointToken]] = []
-    items = count
-    for _ in range(count):
-        name, at = read_name(data, at)
-        token, at = read_token(data, at, end)
-        tokens.append((name, token))
-        items += len(token)
-        _check_items(items)
-    if at < end:
-        _check_items(items + _U32.unpack_from(data, at)[0])
-    granted, at = _CREDITS.read(data, at, end)
-    check_end(at, end)
-    _check_ticket(ticket)
-    _check_distinct(tokens)
-    return Ack(tuple(tokens), ticket, granted)
-
-
-def _check_items(items: int) -> None:
-    """WireError if an Ack has so many subscribers, ticks and credits that it keeps a broker for long."""
-    if items > ACK_ITEMS_MAX:
-        raise WireError(f"an Ack has at most {ACK_ITEMS_MAX} subscribers, ticks and credits together")
-
-
 def _check_ticket(ticket: int) -> None:
     check_number("ticket", ticket, 0, TICKET_MAX)
-
-
-def _check_distinct(tokens: Sequence[tuple[str, CheckpointToken]]) -> None:
-    if len(tokens) > 1 and len({name for name, _ in tokens}) < len(tokens):
-        raise WireError("an Ack names a subscriber twice: merge its tokens")
 
 
 def _check_arguments(frame: Ask) -> None:
@@ -433,7 +363,7 @@ LAYOUTS = (
     record(Subscribed, 39, name=NAME, token=TOKEN, since=TOKEN),
     FrameLayout(Deliver, _DELIVER, write_deliver, read_deliver),
     record(Gap, 41, base=TICK, upto=TICK, name=NAME, pubend=NAME, check=_check_gap),
-    FrameLayout(Ack, _ACK, write_ack, read_ack, ACK_BYTES_MAX),
+    ACK,
     record(Acked, 43, ticket=TICKET),
     FrameLayout(Credit, _CREDIT, write_credit, read_credit),
     record(Unsubscribe, 45, name=NAME),

@@ -27,7 +27,7 @@ from tidemark.wire.frames import (
     Topic,
     Yielded,
 )
-from tidemark.wire.layouts import HEADER, HEADER_BYTES, FrameLayout, key_of
+from tidemark.wire.layouts import HEADER, HEADER_BYTES, FrameLayout, FrameSteps, key_of
 from tidemark.wire.limits import TOGETHER_BYTES_MAX, TOGETHER_MAX
 from tidemark.wire.moving import layouts as moving_layouts
 from tidemark.wire.moving.frames import Leave, Left
@@ -39,6 +39,8 @@ from tidemark.wire.tails import Tail, copied_tail
 Encode = Callable[[Frame], list[Buffer]]
 
 _TOGETHER = key_of(64)
+#: Frames of a Together that are read in one step.
+STEP_PARTS = 128
 
 
 def _write_together(frame: Together) -> list[Buffer]:
@@ -58,17 +60,43 @@ def _read_together(data: Buffer, at: int, end: int, tail: Tail) -> Together:  # 
     """The Together that _write_together wrote; each batch in it gets a buffer of its own."""
     frames: list[PeerFrame] = []
     while at < end:
-        _check_number(len(frames) + 1)
-        size, key, flags = HEADER.unpack_from(data, at)
-        at += HEADER_BYTES
-        layout = layout_of(key, flags)
-        if at + size > end:
-            raise WireError(f"the {layout.frame.__name__} in it reaches beyond it")
-        if layout.frame not in MERGED:
-            raise WireError(f"{layout.frame.__name__} travels by itself")
-        frames.append(layout.read(data, at, at + size, copied_tail))  # type: ignore[arg-type]  # in MERGED
-        _check_merged(frames[-1])
-        at += size
+        at = _read_part(data, at, end, frames)
+    _check_number(len(frames))
+    return Together(tuple(frames))
+
+
+def _read_part(data: Buffer, at: int, end: int, frames: list[PeerFrame]) -> int:
+    """Add the frame at data[at] to `frames`; return where the next one begins."""
+    _check_number(len(frames) + 1)
+    size, key, flags = HEADER.unpack_from(data, at)
+    at += HEADER_BYTES
+    layout = layout_of(key, flags)
+    if at + size > end:
+        raise WireError(f"the {layout.frame.__name__} in it reaches beyond it")
+    if layout.frame not in MERGED:
+        raise WireError(f"{layout.frame.__name__} travels by itself")
+    frames.append(layout.read(data, at, at + size, copied_tail))  # type: ignore[arg-type]  # in MERGED
+    _check_merged(frames[-1])
+    after: int = at + size
+    return after
+
+
+def _together_in_steps(data: Buffer, at: int, end: int) -> FrameSteps | None:
+    """The steps for a Together of more than STEP_PARTS frames, which is rare."""
+    first = at
+    for _ in range(STEP_PARTS):
+        if end - at < HEADER_BYTES:
+            return None
+        at += HEADER_BYTES + HEADER.unpack_from(data, at)[0]
+    return _parts_in_steps(data, first, end) if at < end else None
+
+
+def _parts_in_steps(data: Buffer, at: int, end: int) -> FrameSteps:
+    frames: list[PeerFrame] = []
+    while at < end:
+        at = _read_part(data, at, end, frames)
+        if not len(frames) % STEP_PARTS:
+            yield None
     _check_number(len(frames))
     return Together(tuple(frames))
 
@@ -89,7 +117,14 @@ LAYOUTS = (
     *client_layouts.LAYOUTS,
     *security_layouts.LAYOUTS,
     *moving_layouts.LAYOUTS,
-    FrameLayout(Together, _TOGETHER, _write_together, _read_together, TOGETHER_BYTES_MAX),
+    FrameLayout(
+        Together,
+        _TOGETHER,
+        _write_together,
+        _read_together,
+        TOGETHER_BYTES_MAX,
+        steps=_together_in_steps,
+    ),
 )
 _WRITERS = {layout.frame: layout.write for layout in LAYOUTS}
 #: key in a header -> layout

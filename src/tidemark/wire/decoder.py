@@ -3,8 +3,8 @@
 The decoder trusts nothing: whatever the bytes are, it returns frames or raises WireError, in time and memory
 proportional to what has arrived. Small frames that arrive in one read are decoded in place. A frame that
 arrives in parts is gathered in a buffer that grows with what arrives; the frame's batch then keeps that
-buffer as its own. Frames of one kind that follow one another are read as one, if their layout can do that and
-the owner of the decoder wants it.
+buffer as its own. Frames of one kind that follow one another are read as one, and a long frame is read in
+steps, if their layouts can do that and the owner of the decoder wants it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ from tidemark.errors import WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.wire.codec import layout_of
 from tidemark.wire.frames import Frame
-from tidemark.wire.layouts import HEADER, HEADER_BYTES, FrameLayout
+from tidemark.wire.layouts import (
+    HEADER,
+    HEADER_BYTES,
+    STEPS_BYTES_MIN,
+    FrameLayout,
+    FrameSteps,
+    ReadInSteps,
+)
 from tidemark.wire.limits import FRAME_BYTES_MAX, HANDSHAKE_BYTES_MAX
 from tidemark.wire.tails import Tail, copied_tail, owned_tail
 
@@ -33,9 +40,18 @@ class FrameDecoder:
     """The receiving end of one connection. After a WireError every further call raises the same error."""
 
     def __init__(
-        self, bytes_max: int = HANDSHAKE_BYTES_MAX, frames_max: int = sys.maxsize, *, joins: bool = False
+        self,
+        bytes_max: int = HANDSHAKE_BYTES_MAX,
+        frames_max: int = sys.maxsize,
+        *,
+        joins: bool = False,
+        divides: bool = False,
     ) -> None:
-        """`joins`: frames that stand for several are returned where a layout makes them."""
+        """`joins`: frames that stand for several are returned where a layout makes them.
+
+        `divides`: a long frame is read in steps where a layout has some, one in each call of `feed`, and may
+        be returned as several.
+        """
         #: The largest frame that is accepted, header included. The owner raises it when the handshake is
         #: done, and then calls `feed(b"")` to get frames that had arrived together with the handshake.
         self.bytes_max = bytes_max
@@ -46,6 +62,10 @@ class FrameDecoder:
         #: The most frames that one call of `feed` returns; what follows waits for `feed(b"")`.
         self.frames_max = frames_max
         self._joins = joins
+        self._divides = divides
+        #: the steps of the long frame that is being read, and its bytes; None and 0 between long frames
+        self._steps: FrameSteps | None = None
+        self._steps_bytes = 0
         #: what `feed` has returned is counted here; the owner of the decoder may share it and change it
         self.tally: FrameTally = {}
         #: bytes that arrived together with the handshake and wait until bytes_max is raised, or that follow
@@ -56,17 +76,17 @@ class FrameDecoder:
     @property
     def waiting_bytes(self) -> int:
         """The bytes that have arrived of frames not returned yet; 0 between frames."""
-        return len(self._cut) + len(self._held)
+        return len(self._cut) + len(self._held) + self._steps_bytes
 
     @property
     def has_more(self) -> bool:
         """Whether `feed(b"")` may return further frames."""
-        return bool(self._held)
+        return bool(self._held) or self._steps is not None
 
     @property
     def held_bytes(self) -> int:
         """The memory of what has arrived of frames not returned yet."""
-        return self._cut.__sizeof__() + len(self._held)
+        return self._cut.__sizeof__() + len(self._held) + self._steps_bytes
 
     def feed(self, data: Buffer) -> list[Frame]:
         """The frames that `data` completes, in order; WireError if the bytes are not frames.
@@ -78,10 +98,14 @@ class FrameDecoder:
         if self._held:
             data, self._held = self._held + bytes(data), b""
         try:
+            if self._steps is not None:
+                self._held = bytes(data)
+                return self._next_step()
             return self._frames(data)
         except WireError as error:
             self._error = str(error)
             self._cut.clear()
+            self._end_steps()
             raise
 
     def _frames(self, data: Buffer) -> list[Frame]:
@@ -90,6 +114,9 @@ class FrameDecoder:
             self._cut += data
             data, self._cut, self._cut_bytes = self._cut, bytearray(), 0
         at = self._finish_cut(data, frames) if self._cut else 0
+        if self._steps is not None:
+            self._held = bytes(memoryview(data)[at:])
+            return self._next_step()
         available = len(data)
         while available - at >= HEADER_BYTES:
             size, key, flags = HEADER.unpack_from(data, at)
@@ -104,6 +131,12 @@ class FrameDecoder:
             if end > available:
                 self._cut_bytes = HEADER_BYTES + size
                 break
+            if self._is_long(layout, data, at, end):
+                self._held = bytes(memoryview(data)[at if frames else end :])
+                if frames:
+                    return frames
+                self._begin_steps(layout, bytes(memoryview(data)[at:end]))
+                return self._next_step()
             together = None
             if end < available and self._joins and layout.join is not None:
                 together = layout.join(data, at, available, min(self.bytes_max, layout.bytes_max))
@@ -112,9 +145,7 @@ class FrameDecoder:
             else:
                 frame, number = _read(layout, data, start, end, copied_tail), 1
             frames.append(frame)
-            if (count := self.tally.get(layout.frame)) is not None:
-                count[0] += number
-                count[1] += end - at
+            self._count(layout, number, end - at)
             at = end
             if len(frames) >= self.frames_max and at < available:
                 self._held = bytes(memoryview(data)[at:])
@@ -148,11 +179,43 @@ class FrameDecoder:
             self._cut, self._cut_bytes = bytearray(), 0
             _, key, flags = HEADER.unpack_from(cut)
             layout = layout_of(key, flags)
-            frames.append(_read(layout, cut, HEADER_BYTES, len(cut), owned_tail))
-            if (count := self.tally.get(layout.frame)) is not None:
-                count[0] += 1
-                count[1] += len(cut)
+            if self._is_long(layout, cut, 0, len(cut)):
+                self._begin_steps(layout, cut)
+            else:
+                frames.append(_read(layout, cut, HEADER_BYTES, len(cut), owned_tail))
+                self._count(layout, 1, len(cut))
         return at + taken
+
+    def _count(self, layout: FrameLayout, number: int, size: int) -> None:
+        if (count := self.tally.get(layout.frame)) is not None:
+            count[0] += number
+            count[1] += size
+
+    def _is_long(self, layout: FrameLayout, data: Buffer, at: int, end: int) -> bool:
+        """Whether the frame in data[at:end] is read in steps."""
+        if not self._divides or layout.steps is None or end - at < STEPS_BYTES_MIN:
+            return False
+        return layout.steps(data, at + HEADER_BYTES, end) is not None
+
+    def _begin_steps(self, layout: FrameLayout, data: Buffer) -> None:
+        """Read the one frame in `data`, which is long, in steps from now on."""
+        assert layout.steps is not None
+        self._count(layout, 1, len(data))
+        self._steps = _in_steps(layout, layout.steps, data)
+        self._steps_bytes = len(data)
+
+    def _next_step(self) -> list[Frame]:
+        """Take one step; return the frame that it gives, if any."""
+        assert self._steps is not None
+        try:
+            frame = next(self._steps)
+        except StopIteration as done:
+            self._end_steps()
+            return [done.value]
+        return [] if frame is None else [frame]
+
+    def _end_steps(self) -> None:
+        self._steps, self._steps_bytes = None, 0
 
     def _checked_header(self, cut: bytearray) -> int:
         size, key, flags = HEADER.unpack_from(cut)
@@ -187,8 +250,21 @@ def _too_large_of_kind(layout: FrameLayout, frame_bytes: int) -> WireError:
 def _read(layout: FrameLayout, data: Buffer, start: int, end: int, tail: Tail) -> Frame:
     try:
         return layout.read(data, start, end, tail)
-    except WireError as error:
-        raise WireError(f"the frame {layout.frame.__name__} is damaged: {error}") from error
-    except (StructError, UnicodeDecodeError) as error:
+    except (WireError, StructError, UnicodeDecodeError) as error:
+        raise _damaged(layout, error) from error
+
+
+def _in_steps(layout: FrameLayout, steps: ReadInSteps, data: Buffer) -> FrameSteps:
+    try:
+        found = steps(data, HEADER_BYTES, len(data))
+        assert found is not None
+        return (yield from found)
+    except (WireError, StructError, UnicodeDecodeError) as error:
+        raise _damaged(layout, error) from error
+
+
+def _damaged(layout: FrameLayout, error: Exception) -> WireError:
+    what = str(error)
+    if not isinstance(error, WireError):
         what = "text is not UTF-8" if isinstance(error, UnicodeDecodeError) else "it ends within a field"
-        raise WireError(f"the frame {layout.frame.__name__} is damaged: {what}") from error
+    return WireError(f"the frame {layout.frame.__name__} is damaged: {what}")

@@ -8,7 +8,7 @@ touches or allocates anything larger it compares the length or count with the by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
@@ -35,6 +35,8 @@ from tidemark.wire.limits import (
     VERSION_MAX,
 )
 
+#: Items of a long field that are read in one step.
+STEP_ITEMS = 256
 #: Encoded names that are kept, since the same few thousand names are written again and again.
 NAMES_KEPT_MAX = 16_384
 
@@ -48,6 +50,10 @@ _RANGE = Struct("<qq")
 _ENTRY_BYTES_MIN = _U16.size + _I64.size
 
 
+#: A value and the offset of the next field, read in steps of about a millisecond, with None after each.
+FieldSteps = Generator[None, None, tuple[Any, int]]
+
+
 @dataclass(frozen=True, slots=True)
 class WireField:
     """How values of one kind are written and read. Both raise WireError for a value that is not allowed."""
@@ -57,6 +63,8 @@ class WireField:
     read: Callable[[Buffer, int, int], tuple[Any, int]]
     #: the bytes of the smallest value
     bytes_min: int
+    #: reads the same as `read` in steps; None if that takes no time worth mentioning
+    steps: Callable[[Buffer, int, int], FieldSteps] | None = None
 
 
 # Text.
@@ -263,6 +271,9 @@ def read_token(data: Buffer, at: int, end: int) -> tuple[CheckpointToken, int]:
         at += _I64.size
     if len(ticks) < count:
         raise WireError("a token names a pubend twice")
+    # A name that was read has all that a pubend's name has to have, but that it may be empty.
+    if "" not in ticks and all(TICK_FIRST <= tick <= TICK_LAST for tick in ticks.values()):
+        return CheckpointToken.of_checked(dict(sorted(ticks.items()))), at
     try:
         return CheckpointToken(ticks), at
     except TokenError as error:
@@ -296,7 +307,19 @@ def many(item: WireField, count_max: int, *, what: str) -> WireField:
             values.append(value)
         return tuple(values), at
 
-    return WireField(write, read, _U32.size)
+    def steps(data: Buffer, at: int, end: int) -> FieldSteps:
+        (count,) = _U32.unpack_from(data, at)
+        at += _U32.size
+        check_count(count, count_max, item.bytes_min, end - at, what)
+        values = []
+        for number in range(1, count + 1):
+            value, at = item.read(data, at, end)
+            values.append(value)
+            if not number % STEP_ITEMS:
+                yield
+        return tuple(values), at
+
+    return WireField(write, read, _U32.size, steps)
 
 
 def together(make: Callable[..., Any], parts: dict[str, WireField]) -> WireField:
@@ -315,7 +338,22 @@ def together(make: Callable[..., Any], parts: dict[str, WireField]) -> WireField
             raise WireError(f"{name}: {error}") from error
         return make(**values), at
 
-    return WireField(write, read, sum(part.bytes_min for part in parts.values()))
+    def steps(data: Buffer, at: int, end: int) -> FieldSteps:
+        values = {}
+        name = ""
+        try:
+            for name, part in parts.items():
+                if part.steps is None:
+                    values[name], at = part.read(data, at, end)
+                else:
+                    values[name], at = yield from part.steps(data, at, end)
+        except WireError as error:
+            raise WireError(f"{name}: {error}") from error
+        return make(**values), at
+
+    has_steps = any(part.steps is not None for part in parts.values())
+    bytes_min = sum(part.bytes_min for part in parts.values())
+    return WireField(write, read, bytes_min, steps if has_steps else None)
 
 
 def at_end(items: WireField, empty: Any = ()) -> WireField:
@@ -330,7 +368,11 @@ def at_end(items: WireField, empty: Any = ()) -> WireField:
     def read(data: Buffer, at: int, end: int) -> tuple[Any, int]:
         return items.read(data, at, end) if at != end else (empty, at)
 
-    return WireField(write, read, 0)
+    def steps(data: Buffer, at: int, end: int) -> FieldSteps:
+        assert items.steps is not None
+        return (yield from items.steps(data, at, end)) if at != end else (empty, at)
+
+    return WireField(write, read, 0, None if items.steps is None else steps)
 
 
 def maybe(item: WireField) -> WireField:
@@ -343,7 +385,25 @@ def maybe(item: WireField) -> WireField:
         there, at = read_flag(data, at, end)
         return item.read(data, at, end) if there else (None, at)
 
-    return WireField(write, read, 1)
+    def steps(data: Buffer, at: int, end: int) -> FieldSteps:
+        assert item.steps is not None
+        there, at = read_flag(data, at, end)
+        return (yield from item.steps(data, at, end)) if there else (None, at)
+
+    return WireField(write, read, 1, None if item.steps is None else steps)
+
+
+def _in_one_step(
+    read: Callable[[Buffer, int, int], tuple[Any, int]],
+) -> Callable[[Buffer, int, int], FieldSteps]:
+    """The steps of a field that is long enough for a step of its own."""
+
+    def steps(data: Buffer, at: int, end: int) -> FieldSteps:
+        found = read(data, at, end)
+        yield
+        return found
+
+    return steps
 
 
 NAME = WireField(write_name, lambda data, at, end: read_name(data, at), _U16.size)  # noqa: ARG005  # as all fields
@@ -364,6 +424,6 @@ STAMP = integer(0, STAMP_MAX)
 EPOCH = integer(0, EPOCH_MAX)
 FINGERPRINT = _number(Struct("<Q"), 0, 2**64 - 1)
 SHORT = _number(_U16, 0, 0xFFFF)
-RANGES = WireField(write_ranges, read_ranges, _U32.size)
-TOKEN = WireField(write_token, read_token, _U32.size)
+RANGES = WireField(write_ranges, read_ranges, _U32.size, _in_one_step(read_ranges))
+TOKEN = WireField(write_token, read_token, _U32.size, _in_one_step(read_token))
 TOPIC_SELECTOR = together(TopicSelector, {"pattern": NAME, "selector": SELECTOR})

@@ -359,9 +359,9 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Subscribers have consumed everything up to their tokens. The broker keeps all of the tokens, or none.
+    """Subscribers have consumed everything up to their tokens; without a ticket each of them for itself.
 
-    If `ticket` is not 0 the broker answers with Acked once the tokens are on disk.
+    If `ticket` is not 0 the broker keeps all tokens, or none, and answers with Acked once they are on disk.
     """
 
     tokens: tuple[tuple[str, CheckpointToken], ...]

@@ -9,7 +9,7 @@ batch of them, have functions of their own, which are faster.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any
@@ -36,6 +36,14 @@ ReadFrame = Callable[[Buffer, int, int, Tail], Frame]
 #: `bytes_max` bytes each, which begin at data[at] and follow one another, where the last of them ends, and
 #: how many they are; None if they have to be read one by one. Nothing from data[available] on is looked at.
 JoinFrames = Callable[[Buffer, int, int, int], tuple[Frame, int, int] | None]
+#: A frame that is read in steps of about a millisecond: with each a frame to handle next, or None when there
+#: is none yet, and the last frame in the end. Together they say what the one says that `read` returns.
+FrameSteps = Generator[Frame | None, None, Frame]
+#: `steps(data, at, end)` -> the steps for the frame whose payload is data[at:end]; None if it is to be read
+#: in one piece.
+ReadInSteps = Callable[[Buffer, int, int], FrameSteps | None]
+#: A frame whose layout has steps is read in one piece if it has fewer bytes, which takes half a millisecond.
+STEPS_BYTES_MIN = 8 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,8 @@ class FrameLayout:
     bytes_max: int = FRAME_BYTES_MAX
     #: reads several frames of this kind as one; None if they are always read one by one
     join: JoinFrames | None = None
+    #: reads a long frame of this kind in steps; None if each is read in one piece
+    steps: ReadInSteps | None = None
 
 
 def key_of(kind: int, version: int = 1) -> int:
@@ -90,7 +100,20 @@ def record(
         made: Frame = value
         return made
 
-    return FrameLayout(frame, key, write, read, frame_bytes_max)
+    def steps(data: Buffer, at: int, end: int) -> FrameSteps | None:
+        return in_steps(data, at, end) if end - at >= STEPS_BYTES_MIN else None
+
+    def in_steps(data: Buffer, at: int, end: int) -> FrameSteps:
+        assert payload_field.steps is not None
+        value, at = yield from payload_field.steps(data, at, end)
+        check_end(at, end)
+        if check is not None:
+            check(value)
+        made: Frame = value
+        return made
+
+    has_steps = payload_field.steps is not None
+    return FrameLayout(frame, key, write, read, frame_bytes_max, steps=steps if has_steps else None)
 
 
 def check_end(at: int, end: int) -> None:

@@ -19,6 +19,7 @@ from tidemark.errors import (
     TidemarkError,
     UnknownFormatError,
 )
+from tidemark.message.codec.rest import Rest, no_rest
 from tidemark.node.config.units import HostPort
 from tidemark.node.disk.data_directory import OVERLAY_FILE, DataDirectory
 from tidemark.node.topology.membership import Membership
@@ -187,11 +188,12 @@ def test_a_long_text_is_parsed_on_a_thread_one_after_the_other_and_few_wait() ->
     threads: list[int] = []
     at_once = 0
 
-    def parse(_text: str, version: int) -> int:
+    def parse(text: str, version: int, *, rest: Rest = no_rest) -> int:
         nonlocal at_once
         at_once += 1
         assert at_once == 1
         threads.append(threading.get_ident())
+        assert (rest is no_rest) is (text == "short"), "only the thread rests"
         at_once -= 1
         return version
 

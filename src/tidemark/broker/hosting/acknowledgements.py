@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import islice
 from typing import Protocol
 
 from tidemark.broker.effects import ChopPfs, SaveReleased
@@ -15,6 +16,9 @@ from tidemark.broker.hosting.host_state import HostState
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.turn import Turn
 from tidemark.ticks import TICK_MAX, CheckpointToken
+
+#: Acknowledgements on disk that are gone through in one turn, which takes about a millisecond.
+SAVED_MAX = 500
 
 
 class ReleaseListener(Protocol):
@@ -35,6 +39,10 @@ class Acknowledgements:
         self._listener = listener
         #: ids of the subscribers with acknowledgements that are not saved yet
         self._unsaved: set[int] = set()
+        #: id of a subscriber -> what it has acknowledged on disk, where that was not gone through yet
+        self._reported: dict[int, CheckpointToken] = {}
+        #: who is answered when all of it is gone through
+        self._answers: list[Callable[[], None]] = []
         #: ids of the subscribers for which something was let go
         self._over_quota: set[int] = set()
 
@@ -67,24 +75,59 @@ class Acknowledgements:
 
     def save(self, numbers: Iterable[int], done: Callable[[], None] = lambda: None) -> None:
         """Save what these subscribers acknowledged, in one transaction; call `done` once it is on disk."""
+        saved: dict[int, CheckpointToken] = {}
         for number in numbers:
             self._unsaved.discard(number)
-            released = CheckpointToken(self._subscriptions[number].released)
-            self._out.add(SaveReleased(number, released))
-            self._turn.tables.after(partial(self.saved, number, released))
-        self._turn.tables.after(done)
+            released = self._subscriptions[number].released
+            # Names and ticks of it were those of a token, or of a pubend.
+            token = CheckpointToken.of_checked({name: released[name] for name in sorted(released)})
+            self._out.add(SaveReleased(number, token))
+            saved[number] = token
+        self._turn.tables.after(partial(self._saved_all, saved, done))
+
+    def _saved_all(self, saved: dict[int, CheckpointToken], done: Callable[[], None]) -> None:
+        """What these subscribers acknowledged is on disk: go through it, now or in the next turns.
+
+        Who acknowledges for many is answered when all is gone through, and so is not faster than that.
+        """
+        was_behind = self.is_behind
+        self._reported |= saved
+        if len(saved) > SAVED_MAX:
+            self._answers.append(done)
+        if not was_behind:
+            self.go_on()
+        if len(saved) <= SAVED_MAX:
+            done()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether more is on disk than fitted into one turn: it lets nothing go before `go_on`."""
+        return bool(self._reported)
+
+    def go_on(self) -> None:
+        """Go through some more of what is on disk."""
+        for number in list(islice(self._reported, SAVED_MAX)):
+            self.saved(number, self._reported.pop(number))
+        if not self._reported:
+            answers, self._answers = self._answers, []
+            for answer in answers:
+                answer()
 
     def saved(self, number: int, released: CheckpointToken) -> None:
         """What a subscriber acknowledged is on disk: from now on it holds nothing up to there."""
         subscription = self._subscriptions.get(number)
         if subscription is None:
             return
+        starts = subscription.starts
         for pubend, tick in released.items():
             before = subscription.saved.get(pubend)
-            held = subscription.holds_beyond(pubend) if pubend in subscription.starts else None
+            held = subscription.holds_beyond(pubend) if pubend in starts else None
             subscription.saved[pubend] = tick if before is None else max(before, tick)
-            if pubend in self._constreams and (before is None or held == self._constreams[pubend].held):
-                self._constreams[pubend].held = None
+            constream = self._constreams.get(pubend)
+            if constream is None or (before is not None and held != constream.held):
+                continue
+            if before is None or held is None or subscription.holds_beyond(pubend) != held:
+                constream.held = None
         self._listener.released(subscription)
 
     def chop(self) -> None:
@@ -119,5 +162,10 @@ class Acknowledgements:
         return self._constreams[pubend].last_event
 
     def _held(self, pubend: str) -> list[int]:
-        started = (each for each in self._subscriptions.values() if each.durable and pubend in each.starts)
-        return [each.holds_beyond(pubend) for each in started]
+        found: list[int] = []
+        for each in self._subscriptions.values():
+            if each.durable and (start := each.periods[0].since.get(pubend)) is not None:
+                # As `holds_beyond` says: there may be thousands, and a call takes longer than all of this.
+                saved = each.saved.get(pubend, start)
+                found.append(max(saved, each.let_go.get(pubend, saved)) if each.let_go else saved)
+        return found

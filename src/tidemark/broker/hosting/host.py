@@ -371,11 +371,12 @@ class Host:
 
     @property
     def is_behind(self) -> bool:
-        """Whether constreams have more to deliver than fitted into their turn."""
-        return bool(self._ration.unfinished)
+        """Whether there was more to deliver, or on disk, than fitted into a turn."""
+        return bool(self._ration.unfinished) or self.acknowledgements.is_behind
 
     def go_on(self) -> None:
-        """Let the constreams that had more to deliver go on in the next `settle`."""
+        """Let the constreams that had more to deliver go on in the next `settle`, and what is on disk."""
+        self.acknowledgements.go_on()
         self._dirty_pubends |= self._ration.finish()
 
     # The constream.

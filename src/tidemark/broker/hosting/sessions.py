@@ -399,7 +399,9 @@ class Sessions:
         if frame.ticket and len(known) < len(frame.tokens):
             self._refuse_ack(client, frame)
             return
-        problems = [self._consumed.problem(token, subscription.told) for subscription, token in known]
+        limits: dict[str, int] = {}
+        problem_of = self._consumed.problem
+        problems = [problem_of(token, subscription.told, limits) for subscription, token in known]
         if frame.ticket and any(problems):
             reason = next(problem for problem in problems if problem is not None)
             self._refuse(client, str(frame.ticket), "token", f"{reason}; nothing was kept", "ack")
@@ -470,10 +472,12 @@ class Sessions:
         self._refuse(client, subscription.name, "taken", reason)
 
     def _of(self, client: int, name: str) -> HostedSubscription | None:
-        for found in (self._passing_of(client, name), self._by_name.get(name)):
-            if found is not None and found.client == client:
-                return found
-        return None
+        if name in self._passing:
+            passing = self._passing_of(client, name)
+            if passing is not None and passing.client == client:
+                return passing
+        durable = self._by_name.get(name)
+        return durable if durable is not None and durable.client == client else None
 
     def _refuse(self, client: int, name: str, code: str, reason: str, what: str = "subscribe") -> None:
         self._out.add(SendClient(client, Refused(what, name, code, reason)))

@@ -142,9 +142,11 @@ class HostedSubscription:
         """The subscriber has consumed up to `token`; pubends where it has not started, and older ticks, are
         ignored.
         """
+        starts, released = self.starts, self.released
         for pubend, tick in token.items():
-            if pubend in self.starts:
-                self.released[pubend] = max(self.released.get(pubend, tick), tick)
+            before = released.get(pubend)
+            if pubend in starts and (before is None or before < tick):
+                released[pubend] = tick
 
     def outlived(self, pubends: list[str]) -> SelectorPeriod | None:
         """Return the oldest period if nothing of its time is unacknowledged on disk any more, else None."""

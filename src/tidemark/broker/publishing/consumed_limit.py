@@ -42,14 +42,20 @@ class ConsumedLimit:
         # An answer, or what is lost, may be known here beyond what first-time knowledge has told of.
         return max(stream.position, stream.window.end, wall) + CLOCKS_APART_MAX
 
-    def problem(self, token: CheckpointToken, proved: Mapping[str, int]) -> str | None:
+    def problem(
+        self, token: CheckpointToken, proved: Mapping[str, int], limits: dict[str, int] | None = None
+    ) -> str | None:
         """Return what is wrong with a token that is from the future; None for a token that is not.
 
         Ticks are microseconds since 1970. `proved` is what the subscriber was told on its connection, or has
-        acknowledged on disk: the clock here may have been set back since.
+        acknowledged on disk: the clock here may have been set back since. `limits` has what `of` returns for
+        each pubend that other tokens of the same frame have; those of this token are added.
         """
+        limits = {} if limits is None else limits
         for pubend, tick in token.items():
-            limit = self.of(pubend)
+            limit = limits.get(pubend)
+            if limit is None:
+                limit = limits[pubend] = self.of(pubend)
             if tick > limit and tick > proved.get(pubend, TICK_MIN):
                 return (
                     f"a token says that {pubend!r} was consumed up to {tick}, but nothing beyond {limit} can "

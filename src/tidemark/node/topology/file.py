@@ -13,6 +13,7 @@ from typing import Any
 
 from tidemark.broker.overlay.layout import Pair, pair
 from tidemark.errors import ConfigError
+from tidemark.message.codec.rest import Rest, no_rest
 from tidemark.message.foreign.toml_text import read_toml
 from tidemark.node.config.units import parse_address
 from tidemark.node.config.values import names_of, text_of
@@ -49,10 +50,10 @@ def take_topology(document: dict[str, Any], source: str) -> Topology | None:
         raise ConfigError(error.reason, key=error.key, source=source) from None
 
 
-def parse_topology(text: str, version: int, source: str = "") -> Topology:
+def parse_topology(text: str, version: int, source: str = "", *, rest: Rest = no_rest) -> Topology:
     """Returns the topology that `to_text` wrote. Raises ConfigError if `text` is anything else."""
     try:
-        document = read_toml(text, OVERLAY_BYTES_MAX)
+        document = read_toml(text, OVERLAY_BYTES_MAX, rest)
     except ValueError as error:
         raise ConfigError(f"is not TOML: {error}", source=source) from None
     tables = {kind: document.pop(kind, {}) for kind in TABLES}

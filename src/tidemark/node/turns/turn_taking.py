@@ -60,7 +60,7 @@ class TurnTaking(asyncio.BufferedProtocol):
         self.origin = ""
         #: what was used of the event loop's time; `opened_from` has the address count too
         self.account = Account(turns.clock)
-        self._decoder = FrameDecoder(frames_max=SLICE_FRAMES_MAX, joins=True)
+        self._decoder = FrameDecoder(frames_max=SLICE_FRAMES_MAX, joins=True, divides=True)
         self._decoder.tally = tally
         #: frames that were decoded and wait for this connection's turn; at most SLICE_FRAMES_MAX
         self._unheard: list[Frame] = []

@@ -7,12 +7,11 @@ been made to do the thing. A broker may refuse any of it; an attack whose connec
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count, cycle
 from json import dumps
+from pathlib import Path
 
 from tidemark.lab.bench.hostile.bare_client import BareClient
 from tidemark.message.batches.batch import EVENT_BYTES_MAX, BatchBuilder, EventBatch, Shape
@@ -24,8 +23,12 @@ from tidemark.wire.frames import Ack, Ask, Describe, Fetch, Ping, Publish, Subsc
 from tidemark.wire.limits import (
     ACK_ITEMS_MAX,
     ARGUMENTS_BYTES_MAX,
+    CREDIT_BYTES_MAX,
     OVERLAY_BYTES_MAX,
     PUBLISH_BYTES_MAX,
+    RANGES_MAX,
+    ROWS_MAX,
+    TOGETHER_MAX,
 )
 
 PUBEND = "main"
@@ -34,9 +37,6 @@ LISTS = Schema.parse("[n: long, many: *([a: int, b: string])*]")
 TEXTS = Schema.parse("[n: long, text: string]")
 #: After a connection that the broker has refused or closed, an attack waits so long.
 AGAIN_SECONDS = 0.05
-#: The scheduling priority of attackers, the lowest there is: on machines of their own they would take no
-#: processor time from the broker and its clients, and what is measured is the broker, not the system.
-NICE = 19
 #: How long an attack leaves unread what the broker sends, on one connection.
 UNREAD_SECONDS = 5.0
 #: Connections that say nothing.
@@ -62,21 +62,29 @@ class Sizes:
     key_parts: int
     question_bytes: int
     document_bytes: int
-    #: subscriptions in one acknowledgement
+    #: subscriptions in one acknowledgement, and such as want the same events
     acknowledged: int
+    fanned: int
+    #: ranges in one nack of a broker, claims that come together, and rows of one release
+    ranges: int
+    claims: int
+    rows: int
 
 
 #: As large as a broker takes it: a batch, what a batch names, and an event.
 #: bytes of the arguments of a question, and of a topology
 _LONGEST = (ARGUMENTS_BYTES_MAX, OVERLAY_BYTES_MAX)
+#: as many as one frame may have, or a little less
+_OF_BROKERS = (RANGES_MAX, TOGETHER_MAX, ROWS_MAX)
 FULL = Sizes(
     100_000, 200, 2_800, 600, EVENT_BYTES_MAX - 64, 65_536, 60, PUBLISH_BYTES_MAX, 50_000, 1_200,
-    16_000, *_LONGEST, 10_000,
+    16_000, *_LONGEST, 10_000, 5_000, *_OF_BROKERS,
 )  # fmt: skip
 QUICK = Sizes(
-    10_000, 20, 2_800, 100, 64 << 10, 4_096, 20, 1 << 20, 20_000, 1_200, 16_000, *_LONGEST, 10_000
+    10_000, 20, 2_800, 100, 64 << 10, 4_096, 20, 1 << 20, 20_000, 1_200, 16_000, *_LONGEST, 10_000,
+    1_000, *_OF_BROKERS,
 )  # fmt: skip
-TINY = Sizes(20, 2, 10, 3, 1 << 10, 8, 2, 1 << 10, 10, 10, 100, 1 << 10, 1 << 10, 10)
+TINY = Sizes(20, 2, 10, 3, 1 << 10, 8, 2, 1 << 10, 10, 10, 100, 1 << 10, 1 << 10, 10, 5, 5, 5, 5)
 
 
 @dataclass(slots=True)
@@ -85,6 +93,8 @@ class Attack:
 
     url: str
     sizes: Sizes
+    #: the file with the key of the overlay, for attacks over links
+    key: Path = Path()
     #: how often it was done
     done: int = 0
     clients: list[BareClient] = field(default_factory=list)
@@ -392,6 +402,24 @@ async def large_acknowledgements(attack: Attack) -> None:
         attack.done += 1
 
 
+async def own_acknowledgements(attack: Attack) -> None:
+    """Acknowledge, and wait until it is on disk, for thousands of durable subscriptions of its own."""
+    client = await attack.client("own acknowledgements")
+    size = min(attack.sizes.acknowledged, ACK_ITEMS_MAX // 2)
+    names = [f"own {at}" for at in range(size)]
+    heard = client.heard
+    for name in names:
+        await client.send(Subscribe(name, "hostile.own", "", True, 1 << 10))
+    await client.wait_for(heard + size)
+    token = CheckpointToken({PUBEND: 1})
+    tokens = tuple((name, token) for name in names)
+    for number in count(1):
+        heard = client.heard
+        await client.send(Ack(tokens, number))
+        await client.wait_for(heard + 1)
+        attack.done += 1
+
+
 async def unread_topics(attack: Attack) -> None:
     """Ask again and again what a large topic is, and read no answer."""
     client = await attack.client("unread topics")
@@ -406,67 +434,18 @@ async def unread_topics(attack: Attack) -> None:
     client.abort()
 
 
-ATTACKS: dict[str, Callable[[Attack], Awaitable[None]]] = {
-    "flood of events": flood_events,
-    "flood of batches": flood_batches,
-    "subscriptions": subscriptions,
-    "questions": questions,
-    "schemas": schemas,
-    "shapes": shapes,
-    "LIKE": like,
-    "undecodable": undecodable,
-    "publishers": publishers,
-    "unfinished frames": unfinished,
-    "nested events": nested,
-    "names in batches": names,
-    "wide topics": topics,
-    "the future": future,
-    "fetches": fetches,
-    "churn": churn,
-    "half-open": half_open,
-    "dotted keys": dotted_keys,
-    "large questions": large_questions,
-    "large acknowledgements": large_acknowledgements,
-    "unread topics": unread_topics,
-}
-
-
-class AttackerRole:
-    """The role of a worker that attacks a broker, in one way or in several at once."""
-
-    def __init__(self, counters: str, url: str, sizes: str) -> None:  # noqa: ARG002  (every worker has them)
-        self._url = url
-        self._sizes = {"full": FULL, "quick": QUICK, "tiny": TINY}[sizes]
-        self._attacks: dict[str, Attack] = {}
-        self._tasks: list[asyncio.Task[None]] = []
-
-    async def open(self) -> None:
-        """Leave the processor to the broker and its well-behaved client; each attack connects by itself."""
-        os.nice(NICE)
-
-    async def begin(self, names: list[str]) -> None:
-        """Begin attacks, which go on until `end`."""
-        for name in names:
-            attack = self._attacks[name] = Attack(self._url, self._sizes)
-            self._tasks.append(asyncio.create_task(_again_and_again(ATTACKS[name], attack)))
-
-    async def end(self) -> dict[str, int]:
-        """End all attacks; returns how often each was done."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        done = {name: attack.done for name, attack in self._attacks.items()}
-        self._tasks, self._attacks = [], {}
-        return done
-
-
-async def _again_and_again(run: Callable[[Attack], Awaitable[None]], attack: Attack) -> None:
-    try:
-        while True:
-            with suppress(ConnectionError):
-                await run(attack)
-            attack.end()
-            attack.clients.clear()
-            await asyncio.sleep(AGAIN_SECONDS)
-    finally:
-        attack.end()
+async def fan_out(attack: Attack) -> None:
+    """Publish small batches of events, each of which thousands of subscriptions of the attacker want."""
+    client = await attack.client("fan-out")
+    await attack.topic(client, "hostile.fanned", NUMBERS)
+    heard, size = client.heard, attack.sizes.fanned
+    for number in range(size):
+        await client.send(Subscribe(f"fanned {number}", "hostile.fanned", "", False, CREDIT_BYTES_MAX))
+    await client.wait_for(heard + size)
+    batch = batch_of("hostile.fanned", NUMBERS, [NUMBERS.encode({"n": 1, "payload": b""})] * 4)
+    for sequence in count(1, 4):
+        heard = client.heard
+        await client.send(Publish(PUBEND, f"fan-out {id(client)}", sequence, batch))
+        # The acknowledgement, and a delivery to each.
+        await client.wait_for(heard + 1 + size)
+        attack.done += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Self
 
 from tidemark.client.connecting.addresses import parse_url
 from tidemark.wire.codec import encode
@@ -31,12 +32,12 @@ class BareClient:
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
-    async def strange(cls, url: str) -> BareClient:
+    async def strange(cls, url: str) -> Self:
         """A connection that has not said who it is."""
         return cls(*await asyncio.open_connection(*parse_url(url)[0]))
 
     @classmethod
-    async def connected(cls, url: str, name: str) -> BareClient:
+    async def connected(cls, url: str, name: str) -> Self:
         """A client that the broker has welcomed; ConnectionError if the broker closes it instead."""
         self = await cls.strange(url)
         await self.send(Connect(name))

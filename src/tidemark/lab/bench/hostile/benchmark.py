@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from statistics import quantiles
 from time import sleep
 
-from tidemark.lab.bench.hostile.attacks import ATTACKS
+from tidemark.lab.bench.hostile.attacker import ATTACKS
+from tidemark.lab.bench.hostile.bare_link import key_file, overlay_settings
 from tidemark.lab.bench.processes.harness import BenchBroker, BenchTestbed, WorkerProcess, filesystem
 from tidemark.lab.bench.report import Goal, Measurement, Section
 from tidemark.lab.processes.process_numbers import peak_resident_bytes
@@ -56,7 +57,7 @@ def sections(effort: HostileEffort, case: str | None = None) -> Iterator[Section
     Exact is: every event once, and in order.
     """
     with BenchTestbed() as testbed:
-        broker = testbed.broker("sync")
+        broker = testbed.broker("sync", **overlay_settings(testbed.path))
         neighbour = testbed.worker("neighbour", url=broker.url)
         server = testbed.worker("baseline server", path=str(testbed.path / "floor"), durability="sync")
         floor = testbed.worker("baseline publisher", port=server.ask("port"))
@@ -94,7 +95,7 @@ def _beside(
     attacks: tuple[str, ...],
 ) -> list[Measurement]:
     case = attacks[0] if len(attacks) == 1 else TOGETHER
-    attacker = testbed.worker("attacker", url=broker.url, sizes=effort.sizes)
+    attacker = testbed.worker("attacker", url=broker.url, sizes=effort.sizes, key=str(key_file(testbed.path)))
     attacker.ask("begin", names=attacks)
     sleep(effort.warm_seconds)
     found = measured()

@@ -43,7 +43,7 @@ def role_named(name: str) -> Callable[..., Role]:
 
             return StopwatchRole
         case "attacker":
-            from tidemark.lab.bench.hostile.attacks import AttackerRole
+            from tidemark.lab.bench.hostile.attacker import AttackerRole
 
             return AttackerRole
         case "neighbour":
