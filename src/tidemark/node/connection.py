@@ -484,7 +484,7 @@ class Connection(TurnTaking):
         """
         bytes_max = self._server.queue_bytes_max(self)
         kept = undroppable(frame)
-        self._server.dropped += self.peer is not None and kept != frame
+        self._server.dropped += self.peer is not None and kept is not frame
         if self.peer is not None and (kept is None or queued <= 2 * bytes_max):
             return kept
         log.warning("too slow: disconnected", address=self.address, who=self.peer or self.name, queued=queued)
