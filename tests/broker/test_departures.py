@@ -111,6 +111,8 @@ def test_a_neighbour_that_does_not_keep_up_gets_what_it_would_not_ask_for_again(
     release = Release("p", ())
     assert undroppable(Together((ACK, CLAIM, NACK, release))) == Together((CLAIM, release))
     assert undroppable(Together((ACK, NACK))) is None
+    whole = Together((CLAIM, release))
+    assert undroppable(whole) is whole, "a link counts what it drops by that"
     assert (undroppable(CLAIM), undroppable(NACK)) == (CLAIM, None)
 
 

@@ -95,7 +95,7 @@ def test_a_full_disk_refuses_publishers_serves_subscribers_and_recovers(
     first.start()
     assert first.wait() == 0
     free = starve(broker, harness)
-    refused = harness.publisher("refused", broker.url, EVENTS, *PADDING, "--timeout", "3")
+    refused = harness.publisher("refused", broker.url, EVENTS, *PADDING, "--timeout", "2")
     refused.start()
     assert refused.wait() == 1
     # The batch that found it full says so; those on their way behind it, only that they come too early.
@@ -143,7 +143,7 @@ def test_a_broker_that_stopped_on_a_full_disk_starts_and_serves_what_it_has(harn
                     assert file.tell() <= DISK_BYTES
             assert broker.stop() == 0
             broker.start()
-        refused = harness.publisher("refused", broker.url, EVENTS, *PADDING, "--timeout", "3")
+        refused = harness.publisher("refused", broker.url, EVENTS, *PADDING, "--timeout", "2")
         refused.start()
         assert refused.wait() == 1
         assert "disk is full" in why(refused) or "send again from there" in why(refused)

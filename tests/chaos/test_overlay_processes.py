@@ -36,7 +36,7 @@ CELLS = {"east": ("e1",), "middle": ("m1", "m2"), "west": ("w1", "w2")}
 BUNDLES = '[bundles.em]\ncells = ["east", "middle"]\n[bundles.mw]\ncells = ["west", "middle"]\n'
 #: A machine that bears it may be told to do more.
 RATE = int(os.environ.get("TIDEMARK_TEST_RATE", "500"))
-SECONDS = 4
+SECONDS = 3
 #: The version of the protocol between brokers that is spoken where nothing else is set.
 NEW = LINK_NEWEST
 

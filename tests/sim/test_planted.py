@@ -17,16 +17,16 @@ from tidemark.sim.swarm.swarm import SeedOutcome, try_seed
 #: bug -> a small world that finds it; `./run sim --planted NAME` finds others when worlds have changed
 FINDS = {
     "ack-before-sync": 7,
-    "no-dedup": 11,
+    "no-dedup": 115,
     "knowledge-before-sync": 0,
     "first-in-a-row": 1,
     "forget-lease": 37,
     "cut-at-bad-record": 25,
     "expire-early": 6,
     "stale-cache": 8,
-    "trust-tables": 11,
-    "filter-in-doubt": 5,
-    "answer-before-version": 3,
+    "trust-tables": 16,
+    "filter-in-doubt": 20,
+    "answer-before-version": 9,
     "reroute-skips": 0,
     "release-by-arrival": 33,
     "no-fencing": 9,
@@ -35,16 +35,16 @@ FINDS = {
     "raise-overtakes": 3,
     "hold-skipped": 16,
     "window-in-doubt": 3,
-    "merged-in-part": 3,
-    "nack-once": 0,
+    "merged-in-part": 49,
+    "nack-once": 7,
     "fetch-storm": 0,
     "start-at-a-moment": 3,
     "change-at-a-moment": 14,
     "rewind": 42,
     "tell-and-catch-up": 0,
     "memory-in-doubt": 3,
-    "join-early": 0,
-    "others-rows": 3,
+    "join-early": 1,
+    "others-rows": 49,
     "deliver-expired": 4,
     "token-in-memory": 6,
     "hole-is-silence": 42,
@@ -52,9 +52,9 @@ FINDS = {
     "left-forgotten": 114,
     "left-open": 3,
     "catchup-unruled": 0,
-    "archive-unruled": 5,
-    "move-unruled": 6,
-    "restart-unruled": 35,
+    "archive-unruled": 4,
+    "move-unruled": 7,
+    "restart-unruled": 49,
     "old-rules-overtake": 0,
     "hidden-in-catchup": 0,
     "hidden-in-selectors": 0,
@@ -89,9 +89,9 @@ def test_a_bug_is_gone_when_it_is_not_planted_any_more() -> None:
 
 @pytest.mark.slow
 def test_a_hunt_says_how_many_seeds_it_took() -> None:
-    hunted = hunt("unknown-released", 0, 10)
+    hunted = hunt("unknown-released", 2, 10)
     assert hunted.seed is not None
-    assert hunted.seeds == hunted.seed + 1
+    assert hunted.seeds == hunted.seed - 1 > 1
     assert BUGS["unknown-released"].is_noticed_by(hunted.violation)
 
 

@@ -62,10 +62,15 @@ Item = TypeVar("Item")
 
 
 def undroppable(frame: Frame) -> Frame | None:
-    """Return what of `frame` is sent to a neighbour that does not keep up; None if it asks again for all."""
+    """Return what of `frame` is sent to a neighbour that does not keep up; None if it asks again for all.
+
+    Returns `frame` itself if all of it is sent.
+    """
     if not isinstance(frame, Together):
         return frame if type(frame) in NEVER_DROPPED else None
     kept = tuple(each for each in frame.frames if type(each) in NEVER_DROPPED)
+    if len(kept) == len(frame.frames):
+        return frame
     return Together(kept) if kept else None
 
 

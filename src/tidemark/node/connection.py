@@ -482,7 +482,7 @@ class Connection(TurnTaking):
         """Returns what of `frame` must not be lost; aborts a client, and a link beyond twice the bound."""
         bytes_max = self._server.queue_bytes_max(self)
         kept = undroppable(frame)
-        self._server.dropped += self.peer is not None and kept != frame
+        self._server.dropped += self.peer is not None and kept is not frame
         if self.peer is not None and (kept is None or queued <= 2 * bytes_max):
             return kept
         log.warning("too slow: disconnected", address=self.address, who=self.peer or self.name, queued=queued)

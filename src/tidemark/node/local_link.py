@@ -75,7 +75,7 @@ class LocalLink:
         bytes_max = self._server.limits.peer_queue
         if self.queued_bytes > bytes_max:
             kept = undroppable(frame)
-            self._server.dropped += kept != frame
+            self._server.dropped += kept is not frame
             if kept is None:
                 return
             frame = kept

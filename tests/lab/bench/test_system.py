@@ -72,6 +72,8 @@ def _little_effort(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
     monkeypatch.setenv(harness.DIRECTORY, str(tmp_path))
     for module, effort in TINY.values():
         monkeypatch.setattr(module, "QUICK", effort)
+    # What memory is worth when nothing has settled is not asked here.
+    monkeypatch.setattr(history, "SETTLE_SECONDS", 0.1)
     yield
     assert not list(tmp_path.iterdir()), "a bench removes its files"
 

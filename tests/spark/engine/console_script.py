@@ -18,7 +18,7 @@ if __name__ == "__main__":
             print(f"{name}: {plain_errors.own_error_text(error)}", flush=True)
     query = (
         spark.readStream.format("tidemark")
-        .options(broker=broker, topic="numbers", retrySeconds="5")
+        .options(broker=broker, topic="numbers", retrySeconds="2")
         .load()
         .writeStream.format("noop")
         .option("checkpointLocation", directory)

@@ -47,7 +47,7 @@ def test_what_is_wrong_is_one_line_on_the_console(tmp_path: Path) -> None:
     assert script.returncode == 1
     *before, last = without_workers(problems).strip().splitlines()
     assert last.startswith(f"{SCRIPT}:"), problems
-    assert f"{node.url}: no answer for 5 s" in last
+    assert f"{node.url}: no answer for 2 s" in last
     assert "Start the broker" in last
     # Spark says a few things when it starts; nothing of what went wrong is among them.
     assert not [line for line in before if "Traceback" in line or line.startswith(("\tat ", "Caused by"))]

@@ -10,11 +10,10 @@ from __future__ import annotations
 import hmac
 from bisect import bisect
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from secrets import token_bytes
 from typing import Any, Protocol
-
-from scramp import ScramException, ScramMechanism
 
 from tidemark.access.document import AccessDocument
 from tidemark.access.principal import Principal
@@ -27,7 +26,6 @@ BEARER = "BEARER"
 FAILED = "the login has failed: the user or the proof is wrong"
 #: Iterations of the verifiers that are made here.
 ITERATIONS = 4_096
-_MECHANISM = ScramMechanism(SCHEME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +47,18 @@ class LoginError(AccessError):
         self.cause = cause
         #: the user that somebody wanted to be, as far as that was said
         self.who = who
+
+
+@cache
+def _mechanism() -> Any:
+    """Return the mechanism of SCRAM.
+
+    `scramp` is imported for it, which is an eighth of what a broker imports, so that only a broker with
+    accounts does that.
+    """
+    from scramp import ScramMechanism
+
+    return ScramMechanism(SCHEME)
 
 
 class BearerTokens(Protocol):
@@ -103,6 +113,8 @@ class UserAccounts:
         self.document = document
         self.bearer = bearer
         self._decoys = Decoys(document)
+        # Imported when the broker starts, so that the first login does not wait for it.
+        _mechanism()
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
@@ -145,13 +157,15 @@ class LoginAttempt:
             return LoggedIn(principal, "bearer", None, expires_at)
         if proof.mechanism != SCHEME:
             raise LoginError(f"there is no mechanism {proof.mechanism[:40]!r}", self.who)
+        from scramp import ScramException
+
         try:
             return self._first(proof.payload) if self._scram is None else self._final(proof.payload)
         except (ScramException, ValueError, KeyError, IndexError) as error:
             raise LoginError(f"SCRAM: {error}"[:200], self.who) from None
 
     def _first(self, payload: str) -> Login:
-        self._scram = _MECHANISM.make_server(self._verifier)
+        self._scram = _mechanism().make_server(self._verifier)
         self._scram.set_client_first(payload)
         return Login(self._accounts.mechanisms, self._scram.get_server_first())
 
@@ -173,7 +187,7 @@ def make_verifier(password: str) -> Verifier:
     """Return a new verifier of a password. AccessError if the password is empty."""
     if not password:
         raise AccessError("a password is not empty")
-    salt, stored, server, iterations = _MECHANISM.make_auth_info(
+    salt, stored, server, iterations = _mechanism().make_auth_info(
         password, iteration_count=ITERATIONS, salt=token_bytes(16)
     )
     return Verifier(iterations, salt, stored, server)

@@ -30,7 +30,7 @@ CASES: dict[str, tuple[str, ...]] = {name: (name,) for name in ATTACKS} | {TOGET
 NOTES = (
     "a publisher and a subscriber that behave, in one process; attackers in another, with a lower priority",
     "done: how often the attack did what it is named for, refusals included",
-    "floor: the same of a bare server that nobody attacks, in the same moments; beyond it, the broker's own",
+    "baseline: the same of a bare server that nobody attacks, at the same time; beyond it, the broker's own",
 )
 
 
@@ -59,9 +59,9 @@ def sections(effort: HostileEffort, case: str | None = None) -> Iterator[Section
     with BenchTestbed() as testbed:
         broker = testbed.broker("sync", **overlay_settings(testbed.path))
         neighbour = testbed.worker("neighbour", url=broker.url)
-        server = testbed.worker("baseline server", path=str(testbed.path / "floor"), durability="sync")
-        floor = testbed.worker("baseline publisher", port=server.ask("port"))
-        measured = Measured(neighbour, floor, effort)
+        server = testbed.worker("baseline server", path=str(testbed.path / "baseline"), durability="sync")
+        baseline = testbed.worker("baseline publisher", port=server.ask("port"))
+        measured = Measured(neighbour, baseline, effort)
         neighbour.ask("measure", events=min(effort.events, 50), rate=effort.rate)
         alone = _percentiles(ALONE, measured())
         yield Section(f"hostile clients, sync on {filesystem()}", alone, notes=NOTES)
@@ -72,19 +72,19 @@ def sections(effort: HostileEffort, case: str | None = None) -> Iterator[Section
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Measures the well-behaved client and the floor at the same time."""
+    """Measures the well-behaved client and the baseline at the same time."""
 
     neighbour: WorkerProcess
-    floor: WorkerProcess
+    baseline: WorkerProcess
     effort: HostileEffort
 
     def __call__(self) -> dict[str, list[int]]:
-        """Return the nanoseconds of each event: until its acknowledgement, its delivery, and of the floor."""
+        """Return nanoseconds for each event: to its acknowledgement, to its delivery, and of the baseline."""
         events, rate = self.effort.events, self.effort.rate
         self.neighbour.request("measure", events=events, rate=rate)
-        self.floor.request("timed", events=events, rate=rate)
+        self.baseline.request("timed", events=events, rate=rate)
         found: dict[str, list[int]] = self.neighbour.answer(events / rate + 150)
-        return found | {"floor": self.floor.answer(events / rate + 150)}
+        return found | {"baseline": self.baseline.answer(events / rate + 150)}
 
 
 def _beside(
@@ -115,10 +115,10 @@ def _percentiles(case: str, found: dict[str, list[int]], goal: Goal | None = Non
     cuts = {what: quantiles(taken, n=100, method="inclusive") for what, taken in found.items()}
     measurements = []
     for what, cut in cuts.items():
-        is_floor = what == "floor"
+        is_baseline = what == "baseline"
         measurements += [
             Measurement(case, f"{what}, p50", cut[49] / 1e6, "ms"),
-            Measurement(case, f"{what}, p99", cut[98] / 1e6, "ms", None if is_floor else goal),
+            Measurement(case, f"{what}, p99", cut[98] / 1e6, "ms", None if is_baseline else goal),
         ]
-    beyond = max(0.0, max(cuts[what][98] for what in found if what != "floor") - cuts["floor"][98])
-    return [*measurements, Measurement(case, "beyond the floor, p99", beyond / 1e6, "ms")]
+    beyond = max(0.0, max(cuts[what][98] for what in found if what != "baseline") - cuts["baseline"][98])
+    return [*measurements, Measurement(case, "beyond the baseline, p99", beyond / 1e6, "ms")]

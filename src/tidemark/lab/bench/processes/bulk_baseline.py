@@ -1,4 +1,4 @@
-"""The floor of large numbers: a bare server in Python that moves the same bytes as a broker and does no more.
+"""The baseline for large numbers: a bare server in Python that moves what a broker moves and does no more.
 
 It speaks so much of the protocol that the same clients on bare sockets publish to it and subscribe from it,
 and check what they get. It appends the frames of publishers to a file as they came, syncs the file on a
@@ -40,7 +40,7 @@ from tidemark.wire.frames import (
 from tidemark.wire.layouts import HEADER, HEADER_BYTES
 from tidemark.wire.limits import FRAME_BYTES_MAX
 
-PUBEND = "floor"
+PUBEND = "baseline"
 #: The tick before that of the event number 0.
 _FIRST_TICK = 1 << 40
 #: Events of all kinds of which those of one kind are sent in one frame: about a MiB, as from a broker.
@@ -206,7 +206,7 @@ class _BulkConnection(asyncio.BufferedProtocol):
         match frame:
             case Connect(client):
                 self.publisher = client
-                self.write(encode(Welcome("floor", 1, 1, (PUBEND,))))
+                self.write(encode(Welcome("baseline", 1, 1, (PUBEND,))))
             case Topic():
                 self.write(encode(Topic(TOPIC, False, (SCHEMA.text,))))
             case Subscribe(name, selector=selector):

@@ -3,7 +3,6 @@
 The server appends what a publisher sends to a file, syncs the file on a thread, and then answers the
 publisher and passes the bytes on to listeners. It has no format, no numbering, no selectors and no memory.
 The time of the baseline is that of Python and the machine; what a broker takes beyond it is the broker's own.
-Reports call the baseline "floor".
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ NOTES = (
     "from the first connection until everybody has all that was missed; live events are counted too",
     "restarted: the broker was started again meanwhile; quarter: each wants a quarter of the events",
     f"{LIVE_EVENTS_A_SECOND} events a second are published one by one, unless a case has no live load",
-    "floor: a server in Python that sends the same subscribers the same events from memory, and does no more",
+    "baseline: a server in Python that sends the same subscribers the same events from memory, and no more",
 )
 
 
@@ -94,8 +94,8 @@ def sections(effort: CatchupEffort) -> Iterator[Section]:
             yield Section(title, _measured(testbed, case, effort), notes=NOTES)
         if case.quarter and not case.restarted and case.live:
             with BenchTestbed() as testbed:
-                floor = _floor(testbed, replace(case, style="lean"), effort)
-                yield Section(title, floor, notes=NOTES[3:])
+                baseline = _baseline(testbed, replace(case, style="lean"), effort)
+                yield Section(title, baseline, notes=NOTES[3:])
 
 
 def _measured(testbed: BenchTestbed, case: CatchupCase, effort: CatchupEffort) -> list[Measurement]:
@@ -137,9 +137,9 @@ def _measured(testbed: BenchTestbed, case: CatchupCase, effort: CatchupEffort) -
     ]
 
 
-def _floor(testbed: BenchTestbed, case: CatchupCase, effort: CatchupEffort) -> list[Measurement]:
+def _baseline(testbed: BenchTestbed, case: CatchupCase, effort: CatchupEffort) -> list[Measurement]:
     """Measure the same return to a server that only sends."""
-    server = testbed.worker("bulk server", path=str(testbed.path / "floor"), durability=case.durability)
+    server = testbed.worker("bulk server", path=str(testbed.path / "baseline"), durability=case.durability)
     url = server.ask("url")
     server.ask("hold", events=effort.events)
     workers = subscribing(testbed, effort.subscribers, case.style, quarter=True)
@@ -154,7 +154,7 @@ def _floor(testbed: BenchTestbed, case: CatchupCase, effort: CatchupEffort) -> l
         worker.answer()
     found = all_of(workers, "check", events=effort.events)
     delivered = sum(each["deliveries"] for each in found)
-    name = f"floor, {case}"
+    name = f"baseline, {case}"
     return [
         Measurement(name, "deliveries", delivered / taken, "/s"),
         Measurement(name, "server CPU", used * 1e6 / delivered, "s/million"),

@@ -32,15 +32,15 @@ CPU_SECONDS_A_MILLION = 0.5
 KINDS = 4
 #: Events on their way to some subscriber: a quarter of them fits well into a subscriber's credit.
 WINDOW_EVENTS = 16_000
-#: Events that the floor's publisher has not heard an acknowledgement of.
+#: Events that the baseline's publisher has not heard an acknowledgement of.
 UNDER_WAY_EVENTS = 16 * SMALL_BATCH
 #: Up to this many subscribers are in one process, more in two.
 SUBSCRIBERS_ALONE_MAX = 10
 NOTES = (
     "250-byte events; subscribers in 2 processes, a connection each; goals are for sync durability",
     "lean: bare frames and a ledger; client: batches() of the client, acknowledged by itself",
-    "floor: a server in Python that appends, syncs and passes the same bytes on to the same subscribers, and "
-    "does no more; its publisher is a bare socket",
+    "baseline: a server in Python that appends, syncs and passes the same bytes on to the same subscribers, "
+    "and does no more; its publisher is a bare socket",
 )
 
 
@@ -90,7 +90,7 @@ def sections(effort: FanoutEffort) -> Iterator[Section]:
             yield Section(title, _measured(testbed, case, effort), notes=NOTES)
         if case.batch <= SMALL_BATCH:
             with BenchTestbed() as testbed:
-                yield Section(title, _floor(testbed, case, effort), notes=NOTES[2:])
+                yield Section(title, _baseline(testbed, case, effort), notes=NOTES[2:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +125,14 @@ def _flowing(
     return _Flow(flow.rate, [each * a_million for each in flow.cpu_seconds], events_a_frame(found))
 
 
-def _floor(testbed: BenchTestbed, case: FanoutCase, effort: FanoutEffort) -> list[Measurement]:
+def _baseline(testbed: BenchTestbed, case: FanoutCase, effort: FanoutEffort) -> list[Measurement]:
     """Measure the same with a server that does nothing but to pass bytes on."""
-    server = testbed.worker("bulk server", path=str(testbed.path / "floor"), durability=case.durability)
+    server = testbed.worker("bulk server", path=str(testbed.path / "baseline"), durability=case.durability)
     url = server.ask("url")
     publisher = testbed.worker("peer publisher", peer=TIDEMARK, url=url, kinds=KINDS)
     lean = replace(case, style="lean")
     flow = _flowing(testbed, server, url, publisher, lean, effort, under_way=UNDER_WAY_EVENTS)
-    name = f"floor, {lean}"
+    name = f"baseline, {lean}"
     return [
         Measurement(name, "deliveries", flow.rate, "/s"),
         Measurement(name, "server CPU", flow.cpu[0], "s/million"),

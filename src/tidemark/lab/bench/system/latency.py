@@ -1,8 +1,8 @@
 """Latency: from the call of publish() to the event in the hands of a durable subscriber, both in Python.
 
 200 events a second, one at a time. Publisher, broker and subscriber are three processes on one clock. The
-subscriber must get every event, once and in order. The Python baseline (`python_baseline.py`, "floor" in the
-report) is measured in turns with it, at the same pace. In two cases the broker has a processor to itself, in
+subscriber must get every event, once and in order. The Python baseline (`python_baseline.py`)
+is measured in turns with it, at the same pace. In two cases the broker has a processor to itself, in
 one of them with `broker.latency = "low"`.
 """
 
@@ -22,7 +22,7 @@ P50_MS = 0.8
 P99_MS = 2.0
 NOTES = (
     "the client at both ends, the subscriber takes event by event; bare fdatasync is from the same run",
-    "the floor: a server in Python that appends, syncs and passes on what it gets, and nothing else",
+    "the baseline: a server in Python that appends, syncs and passes on what it gets, and nothing else",
 )
 BARE_SYNCS = 300
 
@@ -32,7 +32,7 @@ class LatencyCase:
     """How one case is run."""
 
     durability: str
-    #: the broker and the floor have the first processor to themselves, publishers and subscribers the others
+    #: the broker and the baseline have the first processor to themselves, their clients the others
     is_alone: bool = False
     #: the value of `broker.latency`
     latency: str = "normal"
@@ -84,7 +84,9 @@ def _measured(testbed: BenchTestbed, case: LatencyCase, effort: LatencyEffort) -
     broker = testbed.broker(case.durability, **{"broker.latency": case.latency})
     publisher = testbed.worker("publish", url=broker.url)
     stopwatch = testbed.worker("stopwatch", url=broker.url)
-    server = testbed.worker("baseline server", path=str(testbed.path / "floor"), durability=case.durability)
+    server = testbed.worker(
+        "baseline server", path=str(testbed.path / "baseline"), durability=case.durability
+    )
     port = server.ask("port")
     baseline = (
         testbed.worker("baseline publisher", port=port),
@@ -108,7 +110,7 @@ def _measured(testbed: BenchTestbed, case: LatencyCase, effort: LatencyEffort) -
     return [
         *_percentiles(str(case), ours, goals),
         Measurement(str(case), "bare fdatasync, p50", bare, "ms"),
-        *_percentiles(f"floor, {case}", least, (None, None)),
+        *_percentiles(f"baseline, {case}", least, (None, None)),
     ]
 
 

@@ -35,9 +35,9 @@ UNDER_WAY_EVENTS = 1_000
 NOTES = (
     "250-byte events; publish_batch takes batches that are ready, publish_many and publish encode dicts; a "
     f"bare socket sends ready frames with at most {UNDER_WAY_EVENTS:,} events under way, to the broker and "
-    "then to the floor, a server in Python that appends, syncs and acknowledges the same bytes",
+    "then to the baseline, a server in Python that appends, syncs and acknowledges the same bytes",
     "one at a time, in turns: publish() until its acknowledgement; 330 bytes appended and fdatasync; and the "
-    "floor, which is a server in Python that does nothing else",
+    "baseline, which is a server in Python that does nothing else",
 )
 
 
@@ -122,14 +122,14 @@ def _pipelined(testbed: BenchTestbed, case: PublishCase, effort: PublishEffort) 
         Measurement(str(case), "events a frame, later", seen, "events"),
     ]
     if case.way == BARE:
-        path = str(testbed.path / "floor")
+        path = str(testbed.path / "baseline")
         server = testbed.worker("bulk server", path=path, durability=case.durability)
-        least, floor_used = _flooded(testbed, case, effort, server, server.ask("url"))
-        floor = f"floor, {case}"
+        least, baseline_used = _flooded(testbed, case, effort, server, server.ask("url"))
+        baseline = f"baseline, {case}"
         measured += [
-            Measurement(floor, "events", least["rate"], "/s"),
-            Measurement(floor, "server CPU", floor_used, "s/million events"),
-            Measurement(floor, "publisher busy", least["cpu"], "cores"),
+            Measurement(baseline, "events", least["rate"], "/s"),
+            Measurement(baseline, "server CPU", baseline_used, "s/million events"),
+            Measurement(baseline, "publisher busy", least["cpu"], "cores"),
         ]
     return measured
 
@@ -160,19 +160,19 @@ def _one_by_one(testbed: BenchTestbed, durability: str, effort: PublishEffort) -
     broker = testbed.broker(durability)
     publisher = testbed.worker("publish", url=broker.url)
     auditor = _auditor(testbed, broker.url)
-    server = testbed.worker("baseline server", path=str(testbed.path / "floor"), durability=durability)
+    server = testbed.worker("baseline server", path=str(testbed.path / "baseline"), durability=durability)
     baseline = testbed.worker("baseline publisher", port=server.ask("port"))
-    taken: dict[str, list[int]] = {"publish": [], "bare": [], "floor": []}
+    taken: dict[str, list[int]] = {"publish": [], "bare": [], "baseline": []}
     for number in range(effort.rounds):
         found = publisher.ask("one_by_one", events=ROUND, directory=str(testbed.path))
-        found["floor"] = baseline.ask("one_by_one", events=ROUND)
+        found["baseline"] = baseline.ask("one_by_one", events=ROUND)
         if number:  # the first round is a warm-up
             for key, nanoseconds in found.items():
                 taken[key] += nanoseconds
     _audit(auditor, broker.url, ROUND * effort.rounds)
-    publish, bare, least = (median(taken[key]) / 1e6 for key in ("publish", "bare", "floor"))
+    publish, bare, least = (median(taken[key]) / 1e6 for key in ("publish", "bare", "baseline"))
     where = f"{durability} on {filesystem()}"
-    case, baseline_case = f"{where}, one at a time", f"floor, {where}, one at a time"
+    case, baseline_case = f"{where}, one at a time", f"baseline, {where}, one at a time"
     goal = Goal("<=", BEYOND_BARE_SYNC_MS) if durability == "sync" else None
     return [
         Measurement(case, "publish, p50", publish, "ms"),
