@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from tests.broker.desk import SCHEMA
 from tidemark.broker.effects import Effect
+from tidemark.broker.streams.answers import Batches
 from tidemark.broker.streams.interest import Interests
 from tidemark.broker.streams.stream import Ranges, Stream
 from tidemark.broker.turn import Turn
@@ -30,6 +31,8 @@ class Heard:
 
     advances: list[tuple[int, int, int]] = field(default_factory=list)
     answers: list[tuple[int, int, list[int], list[tuple[int, int]]]] = field(default_factory=list)
+    #: of how many batches the events of each answer were
+    batches: list[int] = field(default_factory=list)
     losses: int = 0
     consumed: int | None = None
 
@@ -37,9 +40,11 @@ class Heard:
         assert pubend == "p"
         self.advances.append((tag, base, upto))
 
-    def answered(self, pubend: str, base: int, upto: int, batch: EventBatch | None, damaged: Ranges) -> None:
+    def answered(self, pubend: str, base: int, upto: int, batches: Batches, damaged: Ranges) -> None:
         assert pubend == "p"
-        self.answers.append((base, upto, ticks_of(batch), list(damaged)))
+        ticks = [tick for batch in batches for tick in ticks_of(batch)]
+        self.answers.append((base, upto, ticks, list(damaged)))
+        self.batches.append(len(batches))
 
     def lost(self, pubend: str) -> None:
         assert pubend == "p"

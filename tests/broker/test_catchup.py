@@ -139,6 +139,20 @@ def test_subscribers_that_want_the_same_rows_share_one_copy() -> None:
     assert cuts.take(np.arange(3)) is cuts.batch
 
 
+def test_the_batches_of_an_answer_are_not_joined_before_rows_are_taken() -> None:
+    first, second = batch(1, 2), batch(3, 5)
+    cuts = Cuts.of([first, second])
+    assert cuts is not None
+    assert cuts.ticks.tolist() == [1, 2, 3, 5]
+    wanted = np.array([2, 5])
+    part = cuts.at(wanted, 0, 2)
+    assert part is not None
+    assert part.ticks.tolist() == [2, 5]
+    assert cuts.at(wanted, 0, 2) is part
+    assert cuts.held_bytes >= first.held_bytes + second.held_bytes
+    assert Cuts.of([]) is None
+
+
 @dataclass
 class World:
     """The truth about one subscriber and one pubend, and the catchup stream that a test drives."""

@@ -244,6 +244,16 @@ def test_at_the_pubends_own_broker_the_log_is_read_once_and_its_answer_passed_on
     assert [each.frame.damaged for each in effects[:-1]] == [(), ((16, 18),)]  # type: ignore[union-attr]
 
 
+def test_what_is_read_for_subscribers_here_alone_reaches_them_as_the_batches_of_the_log() -> None:
+    at = AtStream(is_hosted=True)
+    at.stream.window.raise_floor(30)
+    at.stream.nacked(HERE, [(10, 30)])
+    assert at.take() == [ReadLog("p", 10, 30)]
+    at.stream.read(LogRead("p", 10, 30, 30, 0, (batch(15), batch(16, 17))))
+    assert at.listener.answers == [(10, 17, [15, 16, 17], []), (17, 30, [], [])]
+    assert at.listener.batches == [2, 0]
+
+
 # L, announcements.
 
 

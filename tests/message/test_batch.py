@@ -195,6 +195,27 @@ def test_a_batch_comes_back_from_its_compact_form(events: list[Row], first: int)
             restored(data, last, compact.row_bytes + 1)
 
 
+def test_rows_that_were_read_in_the_compact_form_stay_where_they_were_read() -> None:
+    for batch in (batch_of(alike(9)), batch_of([(0, "a", "p", b"m" * at, b"k", 4, 0) for at in range(9)])):
+        batch.count_ticks(100)
+        compact = compacted(batch)
+        assert compact is not None
+        data = b"".join(compact.parts)
+        found = restored(data, 108, compact.row_bytes)
+        assert np.shares_memory(found.body, np.frombuffer(data, np.uint8))
+        assert rows_of(found) == rows_of(batch)
+        assert (found.size, found.held_bytes, found.dictionary) == (
+            batch.size,
+            batch.held_bytes,
+            batch.dictionary,
+        )
+        assert found.take(np.array([1, 5])) == batch.take(np.array([1, 5]))
+        assert concatenate([found, found]) == concatenate([batch, batch])
+        assert "data" not in vars(found)  # nobody has asked for it
+        assert found.data == batch.data
+    assert found.size == len(found.data)
+
+
 def test_rows_of_one_size_take_nothing_but_their_bytes_in_the_compact_form() -> None:
     batch = batch_of(alike(100))
     compact = compacted(batch)

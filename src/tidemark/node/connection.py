@@ -104,6 +104,7 @@ class Connection(TurnTaking):
         "_is_question_said",
         "_questions",
         "_said",
+        "_said_size",
         "_server",
         "address",
         "began",
@@ -141,7 +142,7 @@ class Connection(TurnTaking):
         #: the version of the protocol between brokers that is spoken
         self.link_version = 0
         #: pieces of encoded frames that `flush` writes together when the stimulus at hand has been handled
-        self._said: list[Buffer] = []
+        self._said, self._said_size = list[Buffer](), 0
         #: whether one of these frames asks the neighbour for something
         self._is_question_said = False
         #: encoded frames of history for a neighbour, and the number of their events, until they are written
@@ -206,7 +207,7 @@ class Connection(TurnTaking):
     def queued_bytes(self) -> int:
         """Bytes that were sent and that the socket has not taken yet."""
         written = 0 if self._transport is None else self._transport.get_write_buffer_size()
-        return written + size_of(self._said) + self._history.bytes
+        return written + self._said_size + self._history.bytes
 
     # Called by asyncio.
 
@@ -443,7 +444,7 @@ class Connection(TurnTaking):
         if self.peer is not None:
             self._is_question_said = self._is_question_said or is_question(frame)
             self.said_events += events_in(frame)
-            self._history.tell(frame, self.said_bytes + size_of(self._said))
+            self._history.tell(frame, self.said_bytes + self._said_size)
         if len(self._said) > PIECES_MAX:
             self.flush()
 
@@ -504,7 +505,7 @@ class Connection(TurnTaking):
         """Ask the other side for a Pong."""
         now = self._server.time()
         frame = Ping(int(now * 1e6))
-        upto = self.said_bytes + size_of(self._said) + size_of(self._encode(frame))
+        upto = self.said_bytes + self._said_size + size_of(self._encode(frame))
         self.write(frame)
         self.liveness.ask(now, upto)
 
@@ -538,10 +539,11 @@ class Connection(TurnTaking):
         try:
             pieces = self._encode(frame)
             self._said += pieces
+            self._said_size += (size := size_of(pieces))
             if self.peer is not None:
                 self._server.link_traffic.sent(self.peer, pieces)
             else:
-                self._server.client_traffic.say(frame, pieces)
+                self._server.client_traffic.say(frame, size)
         except WireError as error:
             log.error("a frame cannot be sent", address=self.address, reason=str(error))
             if isinstance(frame, Answer):
@@ -551,21 +553,19 @@ class Connection(TurnTaking):
 
     def flush(self) -> None:
         """Write the queued frames in one call; the transport queues what the socket does not take."""
-        if self._said and self in self._server.congested:
-            size = size_of(self._said)
-            if size > SMALL_PIECE_BYTES * len(self._said):
+        if self._said and self._is_full:
+            if self._said_size > SMALL_PIECE_BYTES * len(self._said):
                 self._hand_over()
-            elif size >= GATHERED_BYTES or len(self._said) >= PIECES_MAX:
+            elif self._said_size >= GATHERED_BYTES or len(self._said) >= PIECES_MAX:
                 self._said = [b"".join(self._said)]
                 self._hand_over()
         else:
             self._hand_over()
 
     def _hand_over(self) -> None:
-        said, self._said = self._said, []
+        said, size, self._said, self._said_size = self._said, self._said_size, [], 0
         if said and self._transport is not None and not self._transport.is_closing():
             write_pieces(self._transport, said)
-            size = size_of(said)
             self.said_bytes += size
             self._history.passed(size)
             self.liveness.say(self._server.time(), self.said_bytes, is_question=self._is_question_said)

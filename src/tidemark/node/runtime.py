@@ -499,12 +499,12 @@ class Runtime:
     def _carry_out(self, effects: list[Effect], to_disk: list[Effect]) -> None:
         clients = self.clients
         for effect in effects:
-            if type(effect) in OF_EVENT_LOGS:
-                to_disk.append(effect)
-            elif isinstance(effect, SendClient):
+            if type(effect) is SendClient:
                 connection = clients.get(effect.client)
                 if connection is not None:
                     connection.send(effect.frame)
+            elif type(effect) in OF_EVENT_LOGS:
+                to_disk.append(effect)
             elif isinstance(effect, SendPeer):
                 connection = self.peers.get(effect.peer)
                 if connection is not None:

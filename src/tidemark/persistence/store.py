@@ -91,7 +91,7 @@ class StoreSettings:
 
     segment_bytes: int = SEGMENT_BYTES
     #: a ReadLog is answered with about this much at the most
-    read_bytes: int = READ_BYTES
+    read_bytes: int = 2 * READ_BYTES
     #: pubends whose events are durable once the operating system has them
     os_pubends: Collection[str] = ()
     #: more than 0 makes the PFS imprecise: see `PersistentFiltering`

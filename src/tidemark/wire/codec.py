@@ -157,7 +157,13 @@ def encoder_for(version: int) -> Encode:
         3: _encode_for_version_4,
         2: _encode_for_version_2,
     }
-    return older.get(version, _encode_for_version_1)
+    changed = older.get(version, _encode_for_version_1)
+
+    def encode_for_older(frame: Frame) -> list[Buffer]:
+        # Most frames are events, which no version has changed.
+        return changed(frame) if type(frame) in _CHANGED_FOR_CLIENTS else encode(frame)
+
+    return encode_for_older
 
 
 def encoder_for_link(version: int) -> Encode:
@@ -207,6 +213,10 @@ def _encode_for_link_3(frame: Frame) -> list[Buffer]:
     if type(frame) is Heard and frame.lost:
         frame = replace(frame, lost=0)
     return _encode_for_link_4(frame)
+
+
+#: frames that the functions below change for clients of some older version
+_CHANGED_FOR_CLIENTS = frozenset((Ack, Describe, Refused, Subscribe, Topic))
 
 
 def _encode_for_version_5(frame: Frame) -> list[Buffer]:

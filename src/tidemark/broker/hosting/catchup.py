@@ -188,13 +188,16 @@ class Catchup:
             upto = self._put_off(max(base, readable), upto)
         lo = int(self._ticks.searchsorted(base, "right"))
         hi = int(self._ticks.searchsorted(upto, "right"))
-        if self._is_exact and cuts is not None and lo < hi and not self._have[lo:hi].any():
+        # What is not told is held, so mostly nothing is, and the arrays need not be looked at.
+        holds = bool(self._held)
+        if self._is_exact and cuts is not None and lo < hi and not (holds and self._have[lo:hi].any()):
             # The usual case, which costs little: all of it is new, and others want the same rows.
             part = cuts.at(self._ticks, lo, hi)
             if part is not None:
                 self._hold(part)
                 self._have[lo:hi] = True
-                self._absent = hi if self._absent == lo and not self._have[hi : hi + 1].any() else None
+                is_next = self._absent == lo and not (holds and self._have[hi : hi + 1].any())
+                self._absent = hi if is_next else None
                 return
         lacking = np.flatnonzero(~self._have[lo:hi]) + lo
         if not len(lacking):
@@ -274,15 +277,20 @@ class Catchup:
 
     def ready(self, credit: int) -> tuple[int, EventBatch | None] | None:
         """Return what can be told next, as a tick and the events up to it, if any; None if nothing can."""
-        upto = self._scanned
+        absent = self._first_absent() if credit > 0 else self._next
+        upto = self._scanned if absent == len(self._ticks) else self._ticks.item(absent) - 1
+        if upto <= self.position:
+            return None  # as mostly, so it is found before anything else is looked at
         for ranges in (self._unfiltered, self._gone):
             if ranges:
                 upto = min(upto, next(iter(ranges))[0])
-        absent = self._first_absent() if credit > 0 else self._next
-        if absent < len(self._ticks):
-            upto = min(upto, self._ticks.item(absent) - 1)
         if upto <= self.position:
             return None
+        held = self._held
+        if len(held) == 1 and held[0].ticks[-1] <= upto:
+            self.position, self._held = upto, []
+            self._pass(upto)
+            return upto, held[0]
         # Parts of what was asked for may have arrived in any order.
         due = sorted(self._split(upto), key=_first_tick)
         if len(due) > 1 and len(due[0].data) >= ALONE_BYTES and due[0].ticks[-1] < due[1].ticks[0]:

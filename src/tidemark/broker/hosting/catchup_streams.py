@@ -28,6 +28,7 @@ from tidemark.broker.hosting.recalls import Recalls
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.publishing.past_fetches import PastFetches
+from tidemark.broker.streams.answers import Batches
 from tidemark.broker.streams.interest import HERE
 from tidemark.broker.streams.stream import Ranges
 from tidemark.broker.streams.window import Cuts, WindowPiece, unexpired
@@ -143,14 +144,14 @@ class CatchupStreams:
 
     # What arrives.
 
-    def answered(self, pubend: str, base: int, upto: int, batch: EventBatch | None, damaged: Ranges) -> None:
+    def answered(self, pubend: str, base: int, upto: int, batches: Batches, damaged: Ranges) -> None:
         """An answer of the stream arrived: give it to every catchup stream of the pubend.
 
         The log of a pubend hosted here has all that there is, so who comes a moment later need not read it
         again. An answer of a neighbour may lack what nobody wanted when it was asked for.
         """
         constream = self._constreams[pubend]
-        cuts = Cuts(batch) if batch is not None and batch.count else None
+        cuts = Cuts.of(batches)
         if constream.stream.is_hosted and cuts is not None and constream.catchups and not damaged:
             constream.stream.window.remember(WindowPiece(base, upto, cuts, []))
         readable = self._readable(cuts)

@@ -95,7 +95,9 @@ class Delivery:
         else:
             self._counters["silences_told"] += 1
         subscription.told[pubend] = upto
-        self.say(subscription, Deliver(subscription.name, pubend, base, upto, batch))
+        assert subscription.client is not None
+        frame = Deliver(subscription.name, pubend, base, upto, batch)
+        self._out.effects.append(SendClient(subscription.client, frame))
 
     def _with_used_names(self, batch: EventBatch) -> EventBatch:
         if self._named is None or self._named[0] is not batch:

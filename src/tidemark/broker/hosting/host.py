@@ -31,6 +31,7 @@ from tidemark.broker.hosting.subscription import (
     SelectorPeriod,
 )
 from tidemark.broker.publishing.fetching import Fetching
+from tidemark.broker.streams.answers import Batches
 from tidemark.broker.streams.interest import HERE, Interests
 from tidemark.broker.streams.stream import Ranges, Stream
 from tidemark.broker.turn import Turn
@@ -329,9 +330,9 @@ class Host:
             constream.expected(tag, base, upto, self._versions)
         self._dirty_pubends[pubend] = None
 
-    def answered(self, pubend: str, base: int, upto: int, batch: EventBatch | None, damaged: Ranges) -> None:
+    def answered(self, pubend: str, base: int, upto: int, batches: Batches, damaged: Ranges) -> None:
         """An answer arrived, for the constream or for catchup streams."""
-        self.catchup_streams.answered(pubend, base, upto, batch, damaged)
+        self.catchup_streams.answered(pubend, base, upto, batches, damaged)
         self._dirty_pubends[pubend] = None
 
     def lost(self, pubend: str) -> None:

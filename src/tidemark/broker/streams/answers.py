@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tidemark.broker.streams.window import PIECE_BYTES
+from tidemark.broker.streams.window import PIECE_BYTES, SHARED_PIECE_BYTES
 from tidemark.message.batches.batch import EventBatch, concatenate
 from tidemark.ticks import Pace, Thresholds
+
+#: Events in order, in batches that nobody has made one.
+Batches = Sequence[EventBatch]
 
 #: Bytes of events that are read and matched for one nack of a neighbour, about.
 NACK_BYTES_MAX = 2 << 20
@@ -28,26 +31,44 @@ ANSWER_FRAME_BYTES = 64 << 10
 
 def frames_of(base: int, upto: int, batch: EventBatch | None) -> Iterator[tuple[int, int, EventBatch | None]]:
     """Yield what the frames of an answer have: parts of `(base, upto]` of about ANSWER_FRAME_BYTES."""
-    while batch is not None and batch.count > 1 and len(batch.data) > ANSWER_FRAME_BYTES:
-        rows = max(1, batch.count * ANSWER_FRAME_BYTES // len(batch.data))
+    while batch is not None and batch.count > 1 and batch.size > ANSWER_FRAME_BYTES:
+        rows = max(1, batch.count * ANSWER_FRAME_BYTES // batch.size)
         last = int(batch.ticks[rows - 1])
         yield base, last, batch.slice(0, rows)
         base, batch = last, batch.slice(rows, batch.count)
     yield base, upto, batch
 
 
-def merged(batches: Sequence[EventBatch]) -> Iterator[EventBatch]:
-    """Yield the same events in fewer batches: handling a batch costs the same for few events as for many."""
-    gathered: list[EventBatch] = []
+class Answered:
+    """The events of an answer, in order; they are one batch as soon as somebody wants one."""
+
+    def __init__(self, batches: Batches = ()) -> None:
+        self.batches = batches
+
+    @property
+    def batch(self) -> EventBatch | None:
+        """All events in one batch; None if there are none."""
+        if len(self.batches) > 1:
+            self.batches = (concatenate(self.batches),)
+        return self.batches[0] if self.batches else None
+
+
+def grouped(batches: Batches, *, are_shared: bool) -> Iterator[Batches]:
+    """Yield the batches in groups: handling a group costs the same for few events as for many.
+
+    `are_shared`: they are for subscribers here alone, who share what is taken out of a group.
+    """
+    bytes_max = SHARED_PIECE_BYTES if are_shared else PIECE_BYTES
+    group: list[EventBatch] = []
     size = 0
     for batch in batches:
-        if size and size + len(batch.data) > PIECE_BYTES:
-            yield concatenate(gathered)
-            gathered, size = [], 0
-        gathered.append(batch)
-        size += len(batch.data)
-    if gathered:
-        yield concatenate(gathered)
+        if size and size + batch.size > bytes_max:
+            yield group
+            group, size = [], 0
+        group.append(batch)
+        size += batch.size
+    if group:
+        yield group
 
 
 def pace_of(thresholds: Thresholds) -> Pace:

@@ -16,9 +16,12 @@ class Listener(Protocol):
         """First-time knowledge of `(base, upto]` arrived, complete for the interest here of version `tag`."""
 
     def answered(
-        self, pubend: str, base: int, upto: int, batch: EventBatch | None, damaged: Sequence[Range]
+        self, pubend: str, base: int, upto: int, batches: Sequence[EventBatch], damaged: Sequence[Range]
     ) -> None:
-        """An answer to what was asked for arrived: all of `(base, upto]`, of which `damaged` is L."""
+        """An answer to what was asked for arrived: all of `(base, upto]`, of which `damaged` is L.
+
+        The batches have its events, in order.
+        """
 
     def lost(self, pubend: str) -> None:
         """More of the window's knowledge is L."""

@@ -16,7 +16,7 @@ from itertools import islice
 
 from tidemark.broker.effects import CacheRead, LogRead, ReadCache, ReadLog, SendPeer
 from tidemark.broker.streams import answers
-from tidemark.broker.streams.answers import frames_of, merged, pace_of
+from tidemark.broker.streams.answers import Answered, Batches, frames_of, grouped, pace_of
 from tidemark.broker.streams.disk_cache import DiskCache, split
 from tidemark.broker.streams.interest import HERE, STARTED_ONLY, Interests
 from tidemark.broker.streams.interest_coverage import InterestCoverage
@@ -248,18 +248,18 @@ class Stream:
             self.listener.advanced(self.pubend, STARTED_ONLY, self.position, self.position)
 
     def answer(
-        self,
-        base: int,
-        upto: int,
-        lost: int,
-        version: int,
-        batch: EventBatch | None,
-        damaged: Ranges = (),
+        self, base: int, upto: int, lost: int, version: int, batch: EventBatch | None, damaged: Ranges = ()
     ) -> None:
         """An answer to a nack: learn it, and pass it to those that asked and that it is complete for.
 
         If it is of no tick, upstream has answered as much as it does for one nack, and stops there.
         """
+        self._answer(base, upto, lost, version, () if batch is None else (batch,), damaged)
+
+    def _answer(
+        self, base: int, upto: int, lost: int, version: int, batches: Batches, damaged: Ranges
+    ) -> None:
+        """Do what `answer` says; the batches are in order."""
         self.lose(lost)
         if upto == base > lost and not self.is_hosted:
             self._curiosity.ask_on(base, self._turn.now)
@@ -271,18 +271,19 @@ class Stream:
             return
         accounts = None if self.is_hosted else version
         if not self.is_hosted:
-            size = len(batch.data) if batch is not None else 0
-            self._curiosity.heard(base, upto, size, self._turn.now)
-        self.window.learn(base, upto, batch, damaged)
+            self._curiosity.heard(base, upto, sum(batch.size for batch in batches), self._turn.now)
+        events = Answered(batches)
+        if upto > self.window.floor:
+            self.window.learn(base, upto, events.batch, damaged)
         if self._cache is not None and base < self.window.floor and not damaged:
             # The window does not keep it, and others may want it too.
             known = min(upto, self.window.floor)
-            self._cache.keep(self.pubend, base, known, version, rows_within(batch, base, known))
+            self._cache.keep(self.pubend, base, known, version, rows_within(events.batch, base, known))
         self._coverage.answered(version, base, upto)
         tags = self._interests.tags(self.pubend, accounts)
         for asker, ranges in self._take(base, upto, accounts).items():
             for first, last in ranges:
-                self._give(asker, first, last, batch, damaged, tags.get(asker, STARTED_ONLY))
+                self._give(asker, first, last, events, damaged, tags.get(asker, STARTED_ONLY))
 
     def _take(self, base: int, upto: int, accounts: int | None) -> Mapping[str, list[Range]]:
         """Return which asker has now got which parts of `(base, upto]`.
@@ -409,9 +410,10 @@ class Stream:
         if answer.is_found:
             self._counters["answers_from_disk"] += 1
             tags = self._interests.tags(self.pubend, version)
+            events = Answered(() if answer.batch is None else (answer.batch,))
             for asker, ranges in self._take(base, upto, version).items():
                 for first, last in ranges:
-                    self._give(asker, first, last, answer.batch, (), tags.get(asker, STARTED_ONLY))
+                    self._give(asker, first, last, events, (), tags.get(asker, STARTED_ONLY))
         for first, last in self.awaited(base, upto):
             self._ask(first, last, self._turn.now - self._gct)
 
@@ -458,7 +460,7 @@ class Stream:
         missing: list[Range] = []
         for base, upto in ranges:
             if base < lost:
-                self._give(asker, lost, lost, None, (), tag)
+                self._give(asker, lost, lost, Answered(), (), tag)
                 base = lost
             if upto <= base:
                 continue
@@ -480,8 +482,8 @@ class Stream:
             stop = self.window.reach(base, upto)
             damaged = self.window.damaged.parts(base, stop)
             events = self.window.events(base, stop)
-            self._give(asker, base, stop, events, damaged, tag)
-            room -= len(events.data) if events is not None else 0
+            self._give(asker, base, stop, Answered(() if events is None else (events,)), damaged, tag)
+            room -= events.size if events is not None else 0
             base = stop
         return room
 
@@ -498,16 +500,16 @@ class Stream:
         self._counters["ranges_damaged"] += len(answer.damaged)
         damaged = RangeSet(answer.damaged)
         at = answer.base
-        for batch in merged(answer.batches):
-            last = int(batch.ticks[-1])
-            self.answer(at, last, answer.lost, 0, batch, damaged.parts(at, last))
+        for batches in grouped(answer.batches, are_shared=self._wants.askers() == [HERE]):
+            last = int(batches[-1].ticks[-1])
+            self._answer(at, last, answer.lost, 0, batches, damaged.parts(at, last))
             at = last
-        self.answer(at, answer.upto, answer.lost, 0, None, damaged.parts(at, max(at, answer.upto)))
+        self._answer(at, answer.upto, answer.lost, 0, (), damaged.parts(at, max(at, answer.upto)))
         self._read_on(answer)
 
     def _read_on(self, answer: LogRead) -> None:
         """Read the rest of a range, unless it has had as much as is read for one nack of a neighbour."""
-        size = self._read_bytes.pop(answer.asked, 0) + sum(len(batch.data) for batch in answer.batches)
+        size = self._read_bytes.pop(answer.asked, 0) + sum(batch.size for batch in answer.batches)
         if answer.asked <= answer.upto:
             return
         if size < answers.NACK_BYTES_MAX:
@@ -560,14 +562,11 @@ class Stream:
 
     # Out.
 
-    def _give(
-        self, asker: str, base: int, upto: int, batch: EventBatch | None, damaged: Ranges, tag: int
-    ) -> None:
-        if asker == HERE:
-            if self.listener is not None:
-                self.listener.answered(self.pubend, base, upto, batch, damaged)
-        else:
-            self._send(asker, base, upto, False, tag, batch, damaged)
+    def _give(self, asker: str, base: int, upto: int, events: Answered, damaged: Ranges, tag: int) -> None:
+        if asker != HERE:
+            self._send(asker, base, upto, False, tag, events.batch, damaged)
+        elif self.listener is not None:
+            self.listener.answered(self.pubend, base, upto, events.batches, damaged)
 
     def _send(
         self,

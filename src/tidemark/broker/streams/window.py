@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -58,6 +58,17 @@ class Cuts:
         self._of_ticks: dict[tuple[int, int, int], tuple[Rows, EventBatch | None]] = {}
         #: memory of the parts and of their keys
         self._bytes = 0
+
+    @classmethod
+    def of(cls, batches: Sequence[EventBatch]) -> Cuts | None:
+        """Return the events of batches that are in order, of which nothing is copied yet if that is possible.
+
+        None if there are no events.
+        """
+        filled = [batch for batch in batches if batch.count]
+        if not filled:
+            return None
+        return cls(*filled) if len(filled) == 1 or are_even(filled) else cls(concatenate(filled))
 
     @property
     def held_bytes(self) -> int:
@@ -301,8 +312,8 @@ class Window:
     def _cuts(self, base: int, upto: int) -> Cuts | None:
         """The events in `(base, upto]`, of which nothing is copied before somebody takes some of them."""
         parts = self._parts(base, upto)
-        if len(parts) > 1 and base >= self._tangled_upto and are_even(parts):
-            return Cuts(*parts)
+        if base >= self._tangled_upto:
+            return Cuts.of(parts)
         whole = self.events(base, upto)
         return None if whole is None else Cuts(whole)
 

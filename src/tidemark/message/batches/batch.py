@@ -103,7 +103,8 @@ class EventBatch:
         self.count: int = count
         self.shapes = shapes
         self.publishers = publishers
-        self._names_bytes: int = names
+        #: the bytes of the dictionary: the topics, schemas and publishers that the rows refer to
+        self.names_bytes: int = names
         #: what `checking` has found of the messages already; None before it has looked
         self.verdict: Verdict | None = None
         at = HEADER.size + names
@@ -121,9 +122,7 @@ class EventBatch:
         _, count, names, body = HEADER.unpack_from(data)
         if HEADER.size + names + 12 * count + body != len(data) or names % 8:
             raise DecodeError("the parts of the batch do not add up to its size")
-        parse_names = _parse_names if names > _DICTIONARY_BYTES_MAX else _kept_names
-        shapes, publishers = parse_names(bytes(data[HEADER.size : HEADER.size + names]))
-        batch = cls(data, shapes, publishers)
+        batch = cls(data, *parsed_names(bytes(data[HEADER.size : HEADER.size + names])))
         batch._check_rows()
         return batch
 
@@ -131,22 +130,21 @@ class EventBatch:
     def trusted(cls, data: Buffer) -> EventBatch:
         """The batch in bytes that `parse` has checked before, and a checksum since."""
         _, _, names, _ = HEADER.unpack_from(data)
-        parse_names = _parse_names if names > _DICTIONARY_BYTES_MAX else _kept_names
-        return cls(data, *parse_names(bytes(data[HEADER.size : HEADER.size + names])))
+        return cls(data, *parsed_names(bytes(data[HEADER.size : HEADER.size + names])))
 
     @property
-    def names_bytes(self) -> int:
-        """The bytes of the dictionary: the topics, schemas and publishers that the rows refer to."""
-        return self._names_bytes
+    def size(self) -> int:
+        """The bytes of the batch: those of `data`."""
+        return HEADER.size + self.names_bytes + 12 * self.count + len(self.body)
 
     @property
     def held_bytes(self) -> int:
         """How much memory the batch takes, which for a single small event is twenty times its bytes."""
-        held = len(self.data) + BATCH_OBJECT_BYTES
+        held = self.size + BATCH_OBJECT_BYTES
         if self.count > 1:
             held += _ROW_BYTES * self.count
-        if self._names_bytes > _DICTIONARY_BYTES_MAX:
-            held += _NAMES_FACTOR * self._names_bytes
+        if self.names_bytes > _DICTIONARY_BYTES_MAX:
+            held += _NAMES_FACTOR * self.names_bytes
         return held
 
     @lazy_property
@@ -257,9 +255,9 @@ class EventBatch:
 
     def split(self, bytes_max: int) -> list[EventBatch]:
         """The rows in batches of at most `bytes_max` bytes, in order; a larger row is a batch by itself."""
-        if len(self.data) <= bytes_max:
+        if self.size <= bytes_max:
             return [self]
-        overhead = len(self.data) - 12 * self.count - len(self.body)
+        overhead = HEADER.size + self.names_bytes
         reach = self.ends.astype(np.int64) + 12 * np.arange(1, self.count + 1)
         return [self.slice(rows.start, rows.stop) for rows in stretches(reach, bytes_max - overhead)]
 
@@ -272,17 +270,17 @@ class EventBatch:
 
     def _with_rows(self, ticks: Ints, ends: NDArray[np.integer], body: Bytes) -> EventBatch:
         narrow = ends.astype(_END_DTYPE, copy=False)
-        if self._names_bytes > _DICTIONARY_BYTES_MAX and self._names_bytes > len(body):
+        if self.names_bytes > _DICTIONARY_BYTES_MAX and self.names_bytes > len(body):
             return self._with_used_names(ticks, narrow, body)
-        made = assemble(self._dictionary, self.shapes, self.publishers, ticks, narrow, [body.data])
+        made = assemble(self.dictionary, self.shapes, self.publishers, ticks, narrow, [body.data])
         if made.count and self.__dict__.get("common") is not None:
             made.row_bytes, made.common = self.row_bytes, self.common
         return made
 
     @property
-    def _dictionary(self) -> bytes:
+    def dictionary(self) -> bytes:
         """The bytes that name shapes and publishers."""
-        return bytes(self.data[HEADER.size : HEADER.size + self._names_bytes])
+        return bytes(self.data[HEADER.size : HEADER.size + self.names_bytes])
 
     def _with_used_names(self, ticks: Ints, ends: NDArray[np.uint32], body: Bytes) -> EventBatch:
         """A batch of these rows with a dictionary of what they name: a few rows do not carry it all."""
@@ -362,7 +360,7 @@ class EventBatch:
     __hash__ = None  # type: ignore[assignment]  # ticks are written in place, so a batch cannot be a key
 
     def __repr__(self) -> str:
-        return f"<EventBatch of {self.count} events, {len(self.data)} bytes>"
+        return f"<EventBatch of {self.count} events, {self.size} bytes>"
 
 
 PRELUDE_DTYPE = np.dtype(
@@ -431,7 +429,7 @@ def concatenate(batches: Sequence[EventBatch]) -> EventBatch:
         ends = np.concatenate([batch.ends for batch in batches]) + np.repeat(base, counts)
     bodies = [batch.body.data for batch in batches]
     if all(batch.shapes == first.shapes and batch.publishers == first.publishers for batch in batches):
-        whole = assemble(first._dictionary, first.shapes, first.publishers, ticks, ends, bodies)
+        whole = assemble(first.dictionary, first.shapes, first.publishers, ticks, ends, bodies)
         if width and first.common is not None and all(batch.common == first.common for batch in batches):
             whole.row_bytes, whole.common = width, first.common
         return whole
@@ -569,6 +567,11 @@ def write_names(shapes: Sequence[Shape], publishers: Sequence[str]) -> bytes:
         parts += (_NAME.pack(len(name)), name)
     names = b"".join(parts)
     return names + bytes(-len(names) % 8)
+
+
+def parsed_names(dictionary: bytes) -> tuple[tuple[Shape, ...], tuple[str, ...]]:
+    """The shapes and publishers of a dictionary; DecodeError if it is none."""
+    return (_parse_names if len(dictionary) > _DICTIONARY_BYTES_MAX else _kept_names)(dictionary)
 
 
 def _parse_names(data: bytes) -> tuple[tuple[Shape, ...], tuple[str, ...]]:

@@ -119,9 +119,9 @@ def take_across(batches: Sequence[EventBatch], rows: Ints) -> EventBatch:
     Rows are copied once, into the new buffer: memory that nobody has used yet costs far more than copying.
     """
     first, width, count = batches[0], batches[0].row_bytes, len(rows)
-    names = first.data[HEADER.size : HEADER.size + first.names_bytes]
+    names = first.dictionary
     data = bytearray(HEADER.size + len(names) + (12 + width) * count)
-    data[: HEADER.size + len(names)] = HEADER.pack(MAGIC, count, len(names), width * count) + bytes(names)
+    data[: HEADER.size + len(names)] = HEADER.pack(MAGIC, count, len(names), width * count) + names
     made = EventBatch(data, first.shapes, first.publishers)
     made.ends[:] = np.frombuffer(even_ends(width, count), made.ends.dtype)
     body = made.body.reshape(count, width)

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tidemark.errors import DecodeError
-from tidemark.message.batches.batch import HEADER, Buffer, EventBatch, even_ends
+from tidemark.message.batches.batch import HEADER, Buffer, EventBatch, even_ends, parsed_names
+from tidemark.message.codec.lazy import lazy_property
 
 
 class CompactBatch(NamedTuple):
@@ -22,6 +23,38 @@ class CompactBatch(NamedTuple):
     parts: list[Buffer]
     #: the bytes of each row, if all have the same size; else 0
     row_bytes: int
+
+
+class RestoredBatch(EventBatch):
+    """A batch that was read in its compact form, and whose rows stay where they were read.
+
+    Its `data` is made when somebody asks for it. Most rows are only copied into other batches, and memory
+    that was never used before costs more than ten times what copying does.
+    """
+
+    def __init__(self, compact: memoryview, head: int, last: int, row_bytes: int) -> None:
+        """`compact` begins with `head` bytes of header and dictionary."""
+        _, count, self.names_bytes, body = HEADER.unpack_from(compact)
+        self._compact = compact
+        self.count = count
+        self.shapes, self.publishers = parsed_names(self.dictionary)
+        self.verdict = None
+        self.ticks = np.arange(last - count + 1, last + 1, dtype="<i8")
+        if row_bytes:
+            self.row_bytes = row_bytes
+        self.ends = np.frombuffer(even_ends(row_bytes, count) if row_bytes else compact[head:], "<u4", count)
+        self.body = np.frombuffer(compact, np.uint8, body, len(compact) - body)
+
+    @lazy_property
+    def data(self) -> Buffer:
+        """The whole batch in a buffer of its own, which the arrays are not views of."""
+        head = self._compact[: HEADER.size + self.names_bytes]
+        return bytearray().join((head, self.ticks.tobytes(), self.ends.tobytes(), self.body.data))
+
+    @property
+    def dictionary(self) -> bytes:
+        """The bytes that name shapes and publishers."""
+        return bytes(self._compact[HEADER.size : HEADER.size + self.names_bytes])
 
 
 def compacted(batch: EventBatch) -> CompactBatch | None:
@@ -46,9 +79,7 @@ def restored(data: Buffer, last: int, row_bytes: int) -> EventBatch:
     ends_bytes = 0 if row_bytes else 4 * count
     if not count or len(data) != head + ends_bytes + body or (row_bytes and row_bytes * count != body):
         raise DecodeError("the parts of the batch do not add up to its size")
-    ticks = np.arange(last - count + 1, last + 1, dtype="<i8").tobytes()
-    ends = even_ends(row_bytes, count) if row_bytes else b""
-    return EventBatch.trusted(bytearray().join((data[:head], ticks, ends, data[head:])))
+    return RestoredBatch(memoryview(data), head, last, row_bytes)
 
 
 def _counts_up(batch: EventBatch) -> bool:

@@ -7,12 +7,10 @@ however many clients there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, get_args
 
-from tidemark.message.batches.batch import Buffer
 from tidemark.wire.answers import FrameCount
-from tidemark.wire.codec import size_of
 from tidemark.wire.decoder import FrameTally
 from tidemark.wire.frames import ClientFrame, Frame, Published
 
@@ -25,11 +23,11 @@ class ClientTraffic:
         self.received: FrameTally = _tally()
         self._sent: FrameTally = _tally()
 
-    def say(self, frame: Frame, pieces: Iterable[Buffer]) -> None:
-        """A frame leaves for a client in these pieces, or for a broker that is not known yet."""
+    def say(self, frame: Frame, size: int) -> None:
+        """A frame of `size` bytes leaves for a client, or for a broker that is not known yet."""
         if (count := self._sent.get(type(frame))) is not None:
             count[0] += (type(frame) is Published and len(frame.parts)) or 1
-            count[1] += size_of(pieces)
+            count[1] += size
 
     def all(self) -> Iterator[tuple[str, str, FrameCount]]:
         """Yield the direction, the kind and the count of all frames that there were."""
