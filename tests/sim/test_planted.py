@@ -31,6 +31,7 @@ FINDS = {
     "release-by-arrival": 33,
     "no-fencing": 9,
     "release-past-moving": 16,
+    "silence-goes": 1,
     "unknown-released": 3,
     "raise-overtakes": 3,
     "hold-skipped": 16,

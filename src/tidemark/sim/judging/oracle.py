@@ -49,6 +49,8 @@ class RunningChecks:
     damaged: dict[str, RangeSet] = field(default_factory=dict)
     #: pubend -> the tick up to which the pubend has let expired events go
     expired: dict[str, int] = field(default_factory=dict)
+    #: pubends that were asked to let go up to a tick, wherever that is
+    dismissed: set[str] = field(default_factory=set)
     #: a policy may release history before every durable subscriber has consumed it
     is_early: bool = False
     #: bytes of events that came in answers, to those that waited for them and to those that did not
@@ -59,12 +61,21 @@ class RunningChecks:
     def let_go(self, pubend: str, upto: int, wall: int) -> None:
         """A pubend releases history at the time of day `wall`.
 
-        Unless `is_early`, every durable subscriber must have consumed it, and min_retain must have passed.
+        It must end at an event: what is released beyond looks like lost events to whoever reads there. Unless
+        `is_early`, every durable subscriber must have consumed it, and min_retain must have passed.
         """
         before = self.lost.get(pubend, 0)
         self.lost[pubend] = max(before, upto)
-        if self.is_early:
-            return
+        if not self.is_early:
+            self._is_consumed(pubend, before, upto, wall)
+        is_excused = (
+            self.damaged.get(pubend) or self.world.plan.fault_weights.full or pubend in self.dismissed
+        )
+        if not is_excused and upto not in self.world.ground_truth.durable[pubend]:
+            raise ViolationError(f"{pubend} lets silence go, behind its events up to {upto}")
+
+    def _is_consumed(self, pubend: str, before: int, upto: int, wall: int) -> None:
+        """Every durable subscriber must have consumed `(before, upto]`, and it must be old enough."""
         self._is_old(pubend, before, upto, wall)
         for subscriber in self.world.subscribers:
             received = subscriber.life.ledger.get(pubend)

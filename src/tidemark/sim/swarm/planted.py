@@ -312,6 +312,10 @@ def _ask_again_and_again() -> list[Patch]:
 # At the subscribers' host.
 
 
+def _let_silence_go() -> list[Patch]:
+    return [(Pubend, "_last_event", lambda _, upto: upto)]
+
+
 def _start_at_a_moment() -> list[Patch]:
     expected = Constream.expected
 
@@ -493,6 +497,7 @@ BUGS = {
         _do_not_hold_who_moved,
         ("let go up to", "a gap that nothing justifies"),
     ),
+    "silence-goes": Bug("the silence behind events goes with them", _let_silence_go, ("lets silence go",)),
     "unknown-released": Bug(
         "who has not reported counts as having released all",
         _unknown_has_released,

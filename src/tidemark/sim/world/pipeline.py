@@ -173,6 +173,7 @@ class Pipeline:
         token = CheckpointToken({frame.pubend: kept.upto})
         self._say(name, Ask(1, "archived", json.dumps({"token": token.text()})))
         if self._world.plan.is_early and self._fetches % DISMISSED_EVERY == 0:
+            self._world.checks.dismissed.update(token)
             self._say(name, Ask(2, "let_go", json.dumps({"token": token.text()})))
         rest = self._chance.choice((1_000, 50_000))
         self._world.engine.after(rest, partial(self._fetch, frame.pubend, self._life))
