@@ -313,6 +313,7 @@ def _metrics(node: Node) -> dict[str, float]:
         **node.runtime.broker.counters,
         **{name: value for name, (_, value) in gauges(node).items()},
         **node.metrics.watcher.delivered_within(),
+        "turn_longest_seconds": node.server.turns.longest,
     }
 
 

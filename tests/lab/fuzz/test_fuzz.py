@@ -11,6 +11,7 @@ from typing import get_args
 import pytest
 
 from tidemark.errors import WireError
+from tidemark.lab.fuzz import fuzzer
 from tidemark.lab.fuzz.command import render
 from tidemark.lab.fuzz.connections import HostileClient, HostileNeighbour, Said
 from tidemark.lab.fuzz.frame_maker import DECLARED, KINDS, FrameMaker
@@ -81,7 +82,19 @@ def test_hostile_frames_do_not_disturb_a_broker_or_its_clients(tmp_path: Path) -
     assert not report.unforeseen, render(report)
     assert report.restarts == 2
     assert report.frames > 500
+    assert 0 < report.longest_turn <= fuzzer.TURN_SECONDS_MAX
     assert report.delivered > 0
+
+
+@pytest.mark.open_broker(reason="the fuzzer secures a broker by itself, in a test of its own")
+def test_a_turn_that_takes_too_much_processor_time_fails_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fuzzer, "TURN_SECONDS_MAX", 0.0)
+    report = Fuzzer(tmp_path, seed=1).run(60.0, steps_max=10)
+    assert report.longest_turn > 0
+    assert report.failure.startswith("a turn of the broker took")
+    assert report.failure.endswith("s of processor time")
 
 
 def test_hostile_frames_to_a_broker_with_accounts_show_nobody_what_it_may_not_see(tmp_path: Path) -> None:

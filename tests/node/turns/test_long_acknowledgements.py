@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tidemark.node.connection import Connection
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.codec import encode
 from tidemark.wire.decoder import FrameDecoder
-from tidemark.wire.frames import Ack, Acked, Frame, Ping, Pong, Refused, Subscribe, Subscribed
+from tidemark.wire.frames import Ack, Acked, Answer, Ask, Frame, Ping, Pong, Refused, Subscribe, Subscribed
 
 STRANGERS = tuple((f"nobody {at}", CheckpointToken({"main": at})) for at in range(8_000))
 
@@ -66,5 +67,21 @@ def test_what_it_says_is_kept_as_if_it_were_short(tmp_path: Path) -> None:
         assert (await speaker.hear(Acked)).ticket == 4
         await speaker.say(Ping(1))
         await speaker.hear(Pong)
+
+    play(story)
+
+
+def test_the_longest_slice_is_noted(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data"))
+        speaker = await stage.client(node)
+        took, longest = node.server.turns.took, node.server.turns.longest
+        assert longest > 0
+        took(longest / 2)
+        assert node.server.turns.longest == longest
+        took(longest + 7)
+        assert node.server.turns.longest == longest + 7
+        await speaker.say(Ask(1, "metrics"))
+        assert json.loads((await speaker.hear(Answer)).payload)["turn_longest_seconds"] == longest + 7
 
     play(story)

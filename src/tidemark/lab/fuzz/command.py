@@ -63,6 +63,7 @@ def render(report: FuzzReport, options: str = "") -> str:
         f"{report.frames:,} hostile frames in {report.seconds} s, {report.restarts} restarts; refused: "
         f"{report.counters.get('frames_refused', 0)} in the core, at least {report.malformed} before it"
     )
+    lines.append(f"the longest turn of the broker took {1e3 * report.longest_turn:.1f} ms of processor time")
     lines.append(f"not met: {', '.join(report.never) or 'nothing'}")
     lines.append(f"beside them {report.published:,} events published, {report.delivered:,} delivered")
     for text, count in report.unforeseen.items():

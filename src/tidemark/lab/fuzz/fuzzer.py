@@ -3,8 +3,9 @@
 The broker hosts a pubend, at which a publisher and a durable subscriber work and write ledgers. Hostile
 clients, and hostile neighbours that the topology names, say what they should not. Now and then the broker is
 stopped and started again, which finds poisoned tables and logs. A run fails if the broker ends, does not
-answer, or does not start again; if a well-behaved client was disconnected; and if a ledger says that an event
-was lost, repeated, out of order or wrong.
+answer, or does not start again; if a well-behaved client was disconnected; if what one connection said took
+more than TURN_SECONDS_MAX of the processor time of the broker's loop without a break; and if a ledger says
+that an event was lost, repeated, out of order or wrong.
 
 A seed decides what is said, apart from what the broker's own answers put into it (ticks, tickets, versions).
 """
@@ -74,6 +75,8 @@ LOOK_STEPS = 200
 CHANGE_STEPS = 1_100
 RESTART_STEPS = 6_000
 SETTLE_SECONDS = 600.0
+#: Processor time of the broker's loop that one frame may take, with up to a millisecond of those before it.
+TURN_SECONDS_MAX = 0.25
 #: Lines of the broker's log that tell of an error that nobody has foreseen.
 UNFORESEEN = ("was not foreseen", "never retrieved", "Fatal error", "Exception in callback")
 #: Refusals by the core that were foreseen.
@@ -92,6 +95,8 @@ class FuzzReport:
     counters: dict[str, int] = field(default_factory=dict)
     #: connections that were refused before the broker's core, of which its log tells some
     malformed: int = 0
+    #: the most processor time of the broker's loop that what one connection said took without a break
+    longest_turn: float = 0.0
     published: int = 0
     delivered: int = 0
     kinds: dict[str, int] = field(default_factory=dict)
@@ -258,8 +263,14 @@ class Fuzzer:
         self._ask(broker, "propose", text=text, base=base, force=True)
 
     def _look(self, broker: ManagedBroker) -> None:
-        """Raise AssertionError unless the broker runs, answers, and has kept its well-behaved clients."""
+        """Raise AssertionError unless the broker runs, answers, and has kept its well-behaved clients.
+
+        Nor may anything that was said since the broker started have taken too long.
+        """
         assert broker.is_running, f"the broker has ended: {broker.last_line}"
+        longest = float(json.loads(self._ask(broker, "metrics"))["turn_longest_seconds"])
+        self.report.longest_turn = max(self.report.longest_turn, longest)
+        assert longest <= TURN_SECONDS_MAX, f"a turn of the broker took {longest:.3f} s of processor time"
         there = json.loads(self._ask(broker, "connections"))
         for name in (PUBLISHER, SUBSCRIBER):
             found = [each["client"] for each in there if each["name"] == name]

@@ -140,6 +140,11 @@ class _NodeCollector(Collector):
             "How often a connection that says much had to wait for others.",
             server.turns.waits,
         )
+        yield GaugeMetricFamily(
+            "tidemark_turn_longest_seconds",
+            "The most processor time that what one connection said has taken without a break.",
+            server.turns.longest,
+        )
         yield CounterMetricFamily("tidemark_frames_dropped", "Frames for slow neighbours.", server.dropped)
         yield from _links(server.link_traffic)
         yield from _clients(server.client_traffic)

@@ -197,6 +197,7 @@ class TurnTaking(asyncio.BufferedProtocol):
         else:
             ended = turns.work()
         turns.went(ended - began)
+        turns.took(ended - began)
         self.account.used(ended - began)
         if (self._unheard or self._decoder.has_more) and not self._is_waiting and not self._is_closing:
             self._wait()
@@ -233,6 +234,7 @@ class TurnTaking(asyncio.BufferedProtocol):
             if not self._unheard:
                 self._decode(b"")
             ended = self._hear_slice() if self._unheard and not self._is_closing else turns.work()
+        turns.took(ended - began)
         self.account.used(ended - began)
         if self._has_more and not self.is_held:
             return True

@@ -104,6 +104,9 @@ class Turns:
         self.before_slice: Callable[[], None] = lambda: None
         #: how often a connection began to wait; for metrics
         self.waits = 0
+        #: the most processor time that one slice has taken; for metrics. It ends after the frame at hand, so
+        #: that it is what that frame has taken, and a millisecond at most for those before it
+        self.longest = 0.0
         #: does the long steps in `_works`, one of each connection at a time
         self._thread = ThreadPoolExecutor(1, "preparation")
         self._works: deque[Callable[[], None]] = deque()
@@ -180,6 +183,10 @@ class Turns:
     def close(self) -> None:
         """Begin no more work on the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def took(self, seconds: float) -> None:
+        """A slice has taken so much processor time."""
+        self.longest = max(self.longest, seconds)
 
     def deadline(self, began: float) -> float:
         """Return when a slice that has begun at this time has to end, on `work`."""
