@@ -172,7 +172,7 @@ def test_the_clock_of_a_subscriber_that_is_far_ahead_makes_no_epoch_that_neighbo
     desk.finish(desk.say(1, Subscribe("s", "t", "", True, 1_000, None, STAMP_MAX, "down")))
     mine = desk.broker._sessions.find("s")
     assert mine is not None
-    assert mine.made_at < MORNING + EPOCHS_AHEAD_US // 2
+    assert mine.holding.made_at < MORNING + EPOCHS_AHEAD_US // 2
 
 
 # Places.
