@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tidemark.broker.access.owner_digest import digest_of
 from tidemark.broker.effects import SendPeer
 from tidemark.broker.hosting.handover import ANSWER_US, NOBODY, Handover
-from tidemark.broker.hosting.subscription import HostedSubscription
+from tidemark.broker.hosting.subscription import Holding, HostedSubscription
 from tidemark.broker.turn import Turn
 from tidemark.wire.frames import Claim, Yielded
 
@@ -70,9 +70,8 @@ class Place:
     def has(
         self, *, epoch: int, client: int | None = None, made_at: int = 0, at: int = 0
     ) -> HostedSubscription:
-        made = HostedSubscription(
-            1, "s", True, [], made_at=made_at, epoch=epoch, client=client, connected_at=at
-        )
+        holding = Holding(made_at=made_at, epoch=epoch, connected_at=at)
+        made = HostedSubscription(1, "s", True, [], holding=holding, client=client)
         self.subscriptions["s"] = made
         return made
 
@@ -96,7 +95,7 @@ def test_the_old_host_ends_the_connection_at_once_and_lets_go_only_when_it_is_se
     at.handover.heard("l", Claim("s", 7, "new", False))
     assert at.fenced == [("s", "new")]
     assert at.subscriptions == {"s": mine}
-    assert mine.moved_to == "new"
+    assert mine.holding.moved_to == "new"
     at.handover.heard("l", Claim("s", 7, "new", True))
     assert at.subscriptions == {}
 
@@ -142,8 +141,8 @@ def test_a_subscriber_that_came_here_later_is_claimed_back() -> None:
     at = Place("here")
     mine = at.has(epoch=0, made_at=1, client=1, at=20)
     at.handover.heard("l", Claim("s", 10, "other", False))
-    assert mine.moved_to is None
-    assert mine.epoch == 11
+    assert mine.holding.moved_to is None
+    assert mine.holding.epoch == 11
     assert Claim("s", 11, "here", False, "other") in [claim for _, claim in at.said()]
     assert at.fenced == []
 
@@ -178,9 +177,9 @@ def test_a_subscriber_that_returns_before_it_is_settled_is_claimed_above() -> No
     mine = at.has(epoch=0, made_at=3)
     at.handover.heard("l", Claim("s", 7, "new", False))
     assert at.handover.next_epoch("s", wall=5) == 8
-    mine.epoch = 8
+    mine.holding.epoch = 8
     at.handover.claim(mine)
-    assert mine.moved_to is None
+    assert mine.holding.moved_to is None
     at.handover.heard("l", Claim("s", 7, "new", True))
     assert "s" in at.subscriptions
 
@@ -432,7 +431,7 @@ def test_a_claim_of_another_user_takes_nothing_from_who_has_a_subscription_of_th
     for claim in (owned(9, "new", "bob"), owned(10, "new", "bob", to="old")):
         at.handover.heard("l", claim)
     assert at.subscriptions == {"s": mine}
-    assert mine.moved_to is None
+    assert mine.holding.moved_to is None
     assert not at.fenced
     assert at.counters["claims_of_others"] > 0
     # Everybody is told all the same: somebody else may have the one of that user.

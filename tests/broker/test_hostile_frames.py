@@ -230,7 +230,7 @@ def test_what_a_neighbour_told_of_tomorrow_can_be_acknowledged_and_shown_again()
     assert not [each for each in answers if isinstance(each, Refused)]
 
 
-# The line.
+# Refusing.
 
 
 def broken(*_: Any, **__: Any) -> Any:

@@ -182,7 +182,7 @@ def test_the_clock_of_a_subscriber_that_is_far_ahead_makes_no_epoch_that_neighbo
     desk.finish(desk.say(1, Subscribe("s", "t", "", True, 1_000, None, STAMP_MAX, "down")))
     mine = desk.broker._sessions.find("s")
     assert mine is not None
-    assert mine.made_at < MORNING + CLOCKS_APART_MAX
+    assert mine.holding.made_at < MORNING + CLOCKS_APART_MAX
 
 
 def test_an_epoch_is_no_further_ahead_than_the_clocks_of_a_subscriber_and_a_broker_can_make_it() -> None:
@@ -195,7 +195,7 @@ def test_an_epoch_is_no_further_ahead_than_the_clocks_of_a_subscriber_and_a_brok
         desk.finish(desk.say(1, Subscribe(name, "t", "", True, 1_000, None, stamp, "down")))
         mine = desk.broker._sessions.find(name)
         assert mine is not None
-        assert (mine.made_at == stamp) == (name == "in time")
+        assert (mine.holding.made_at == stamp) == (name == "in time")
 
 
 def test_an_expected_acknowledgement_of_the_far_future_moves_no_stream() -> None:

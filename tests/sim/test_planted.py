@@ -18,7 +18,7 @@ from tidemark.sim.swarm.swarm import SeedOutcome, try_seed
 FINDS = {
     "ack-before-sync": 7,
     "no-dedup": 115,
-    "knowledge-before-sync": 0,
+    "knowledge-before-sync": 7,
     "first-in-a-row": 1,
     "forget-lease": 37,
     "cut-at-bad-record": 25,

@@ -261,13 +261,15 @@ class Admin:
         What is owed is not told where an earlier rule has chosen it, or a field that is hidden now.
         """
         status, pattern = self.subscription(found, owed), found.current.wanted.pattern
-        is_same = self._access.seen(client, pattern) == found.seen
+        is_same = self._access.seen(client, pattern) == found.view.seen
         if self._access.chooses_by_hidden(client, found):
             is_same, status = False, replace(status, over_quota=False)
         pubends = {
             pubend: progress
             if is_same
-            and not (found.seen and found.has_changed_since(pubend, found.released.get(pubend, TICK_MIN)))
+            and not (
+                found.view.seen and found.has_changed_since(pubend, found.released.get(pubend, TICK_MIN))
+            )
             else replace(progress, lag_us=None, owed_events=0, owed_bytes=0, is_exact=False)
             for pubend, progress in status.pubends.items()
         }
@@ -433,9 +435,9 @@ class Admin:
         subscription, where = self._named(given), given.get("where", "")
         if subscription.client is not None or not subscription.durable or not subscription.is_kept:
             raise AdminError("taken", f"{subscription.name!r} is connected: stop it first")
-        if subscription.moved_to is not None:
+        if subscription.holding.moved_to is not None:
             raise AdminError(
-                "unknown", f"{subscription.name!r} is at another broker: {subscription.moved_to}"
+                "unknown", f"{subscription.name!r} is at another broker: {subscription.holding.moved_to}"
             )
         if not isinstance(where, str):
             raise AdminError("frame", "a selector is a text")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from tidemark.cli.options import FILE, JSON
 from tidemark.cli.topic import read_schema
 from tidemark.message.visible import visible, visible_json
+
+_Described = TypeVar("_Described")
 
 
 @click.group()
@@ -61,6 +63,6 @@ def _events(file: Path | None, schema: Any) -> list[Any]:
     return [] if file is None else values_of_lines(file.read_text(), schema)
 
 
-def _print(description: dict[str, Any], render: Callable[[dict[str, Any]], str], as_json: bool) -> None:
+def _print(description: _Described, render: Callable[[_Described], str], as_json: bool) -> None:
     text = visible_json(description, indent=2) if as_json else render(description)
     click.echo("\n".join(map(visible, text.split("\n"))))

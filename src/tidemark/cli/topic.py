@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
@@ -17,11 +17,49 @@ from tidemark.message.visible import visible_lines
 
 if TYPE_CHECKING:
     from tidemark.message.schema import Schema
+    from tidemark.message.show import FieldDescription
     from tidemark.sync import Client
 
 
 #: What is meant as the name of a file: a schema has brackets or braces.
 _NAMES_A_FILE = re.compile(r"[^\[\]{}()*?:|]+[./\\][^\[\]{}()*?:|]+")
+
+
+class CreatedTopic(TypedDict):
+    """What `topic create --json` prints."""
+
+    topic: str
+    open: bool
+    schema: str | None
+
+
+class RemovedTopic(TypedDict):
+    """What `topic rm --json` prints."""
+
+    topic: str
+    removed: bool
+    #: the durable subscriptions that wanted it, and the events that they are owed; None if the user may not
+    #: know
+    subscriptions: list[str] | None
+    owed_events: int | None
+
+
+class ShownVersion(TypedDict):
+    """A version of the schema of a topic, as `tidemark.message.show` describes it."""
+
+    text: str
+    fingerprint: str
+    natural: str
+    fields: list[FieldDescription]
+
+
+class ShownTopic(TypedDict):
+    """What `topic show --json` prints."""
+
+    topic: str
+    open: bool
+    #: the oldest first
+    versions: list[ShownVersion]
 
 
 @click.group()
@@ -49,11 +87,11 @@ def topic_create(name: str, given: str | None, is_open: bool, url: str, as_json:
     schema = None if given is None else read_schema(given)
     with connect(url) as tm:
         tm.create_topic(name, schema, is_open=is_open)
-    done = {"topic": name, "open": is_open, "schema": None if schema is None else schema.text}
+    done: CreatedTopic = {"topic": name, "open": is_open, "schema": None if schema is None else schema.text}
     emit_either(done, _render_created, as_json)
 
 
-def _render_created(done: dict[str, Any]) -> str:
+def _render_created(done: CreatedTopic) -> str:
     said = ["open to any fields"] if done["open"] else []
     said += [done["schema"]] if done["schema"] else []
     return f"{done['topic']}: {', '.join(said)}"
@@ -132,7 +170,7 @@ def topic_rm(name: str, yes: bool, url: str, as_json: bool) -> None:
         tm.remove_topic(name)
     wanting = None if demand is None else list(demand.subscriptions)
     owed = None if demand is None else demand.owed_events
-    done = {"topic": name, "removed": True, "subscriptions": wanting, "owed_events": owed}
+    done: RemovedTopic = {"topic": name, "removed": True, "subscriptions": wanting, "owed_events": owed}
     emit_either(done, lambda done: f"removed {done['topic']}", as_json)
 
 
@@ -187,19 +225,26 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _described(found: TopicStatus) -> dict[str, Any]:
+def _described(found: TopicStatus) -> ShownTopic:
     """A topic with the fields of each version of its schema, the oldest first."""
     from tidemark.message.schema import Schema
     from tidemark.message.show import describe
 
-    versions = []
+    versions: list[ShownVersion] = []
     for text in found.schemas:
         schema = describe(Schema.parse(text))
-        versions.append({name: schema[name] for name in ("text", "fingerprint", "natural", "fields")})
+        versions.append(
+            {
+                "text": schema["text"],
+                "fingerprint": schema["fingerprint"],
+                "natural": schema["natural"],
+                "fields": schema["fields"],
+            }
+        )
     return {"topic": found.topic, "open": found.open, "versions": versions}
 
 
-def _render(topic: dict[str, Any]) -> str:
+def _render(topic: ShownTopic) -> str:
     kind, word = ("open", "shape") if topic["open"] else ("declared", "version")
     count = len(topic["versions"])
     parts = [f"{click.style(topic['topic'], bold=True)}: {kind}, {count} {word}{'' if count == 1 else 's'}"]

@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
 from tidemark.client.events import Event, Gap
 from tidemark.message.foreign.json.plain import to_json_value
 
 
-def event_object(event: Event) -> dict[str, Any]:
-    """Return an event as a JSON object, with the token of a subscriber that has consumed it."""
+class EventObject(TypedDict):
+    """An event."""
+
+    topic: str
+    pubend: str
+    tick: int
+    #: in the form of ISO 8601
+    time: str
+    key: str
+    #: the trace that the event belongs to, if it was published in one
+    traceparent: NotRequired[str]
+    value: Any
+    #: the token of a subscriber that has consumed the event
+    checkpoint: str
+
+
+class GapObject(TypedDict):
+    """Ticks of a pubend whose events are gone: those in `(base, upto]`."""
+
+    pubend: str
+    base: int
+    upto: int
+    reason: str
+    #: the token of a subscriber that goes on behind the gap
+    checkpoint: str
+
+
+def event_object(event: Event) -> EventObject:
+    """Return an event as a JSON object."""
     traceparent = event.traceparent
-    return {
+    found = {
         "topic": event.topic,
         "pubend": event.pubend,
         "tick": event.tick,
@@ -21,10 +48,11 @@ def event_object(event: Event) -> dict[str, Any]:
         "value": to_json_value(event.value),
         "checkpoint": event.checkpoint.text(),
     }
+    return cast(EventObject, found)
 
 
-def gap_object(gap: Gap) -> dict[str, Any]:
-    """Return a gap as a JSON object, with the token of a subscriber that goes on behind it."""
+def gap_object(gap: Gap) -> GapObject:
+    """Return a gap as a JSON object."""
     return {
         "pubend": gap.pubend,
         "base": gap.base,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from tidemark.matching.forms.clause_tree import clauses_to_tree
 from tidemark.matching.forms.normal import normalise
+from tidemark.matching.index.plans import ClauseDescription
 from tidemark.matching.matcher import Matcher
 from tidemark.matching.selectors.evaluate import evaluate
 from tidemark.matching.selectors.render import render as render_node
@@ -43,14 +44,36 @@ _WORDS: dict[type[Node], str] = {
 _TRUTHS = {True: "true", False: "false", None: "unknown"}
 
 
-def describe(text: str, schema: Schema, events: Sequence[Any] | None = None) -> dict[str, Any]:
+class TreeDescription(TypedDict):
+    """A node of a selector's tree, and what is below it."""
+
+    node: str
+    children: list[TreeDescription]
+
+
+class SelectorDescription(TypedDict):
+    """What a selector means."""
+
+    selector: str
+    canonical: str
+    tree: TreeDescription
+    #: the clauses of which one has to hold; None if there would be too many
+    normal_form: list[str] | None
+    index: list[ClauseDescription]
+    #: "true", "false" or "unknown" for each event, if there are events
+    events: NotRequired[list[str]]
+    #: for how many events it is true
+    matched: NotRequired[int]
+
+
+def describe(text: str, schema: Schema, events: Sequence[Any] | None = None) -> SelectorDescription:
     """What `tidemark explain --json` prints; with `events`, also the truth of the selector for each.
 
     SelectorError if the selector cannot be parsed or does not fit the schema.
     """
     selector = Selector.parse(text, schema)
     clauses = normalise(selector.tree, schema)
-    description: dict[str, Any] = {
+    description: SelectorDescription = {
         "selector": text,
         "canonical": render_node(selector.tree),
         "tree": _tree(selector.tree),
@@ -66,7 +89,7 @@ def describe(text: str, schema: Schema, events: Sequence[Any] | None = None) -> 
     return description
 
 
-def render(description: dict[str, Any]) -> str:
+def render(description: SelectorDescription) -> str:
     """What `tidemark explain` prints: the description as text."""
     parts = [
         f"selector   {description['canonical']}",
@@ -91,7 +114,7 @@ def _truth(tree: Node, event: Any) -> bool | None:
     return evaluate(tree, lambda path: value_at(event, path))
 
 
-def _tree(node: Node) -> dict[str, Any]:
+def _tree(node: Node) -> TreeDescription:
     match node:
         case Compare(op) | Arithmetic(op):
             word: str = op
@@ -105,14 +128,14 @@ def _tree(node: Node) -> dict[str, Any]:
     return {"node": negated + word, "children": [_tree(child) for child in children_of(node)]}
 
 
-def _tree_lines(tree: dict[str, Any], depth: int) -> list[str]:
+def _tree_lines(tree: TreeDescription, depth: int) -> list[str]:
     lines = ["  " * depth + tree["node"]]
     for child in tree["children"]:
         lines += _tree_lines(child, depth + 1)
     return lines
 
 
-def _index_lines(clauses: Sequence[dict[str, Any]]) -> list[str]:
+def _index_lines(clauses: Sequence[ClauseDescription]) -> list[str]:
     lines: list[str] = []
     for number, clause in enumerate(clauses, start=1):
         lines.append(f"  clause {number}")

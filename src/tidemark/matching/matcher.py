@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from tidemark.matching.index.index import BoxIndex
 from tidemark.matching.index.key_memo import KeyMemo
 from tidemark.matching.index.keys import Keys
 from tidemark.matching.index.match_sets import MatchSets
-from tidemark.matching.index.plans import BoxPlan, declared_type, explain_plans, plans_of
+from tidemark.matching.index.plans import BoxPlan, ClauseDescription, declared_type, explain_plans, plans_of
 from tidemark.matching.index.rules import Rules
 from tidemark.matching.selectors.render import render
 from tidemark.matching.selectors.selector import Selector
@@ -35,6 +35,13 @@ from tidemark.matching.vectors.vector import compile_condition
 from tidemark.message.batches.columns import ColumnSource, FieldTypes
 
 SUBSCRIBER_MAX = 2**32 - 1
+
+
+class IndexDescription(TypedDict):
+    """How the index finds the events of a selector."""
+
+    selector: str
+    clauses: list[ClauseDescription]
 
 
 class Matcher:
@@ -149,12 +156,10 @@ class Matcher:
         for number in concerned:
             self._index_rule(number, plans_of(self._rules.tree(number), fields))
 
-    def explain(self, selector: Selector) -> dict[str, Any]:
+    def explain(self, selector: Selector) -> IndexDescription:
         """How the index would find the events of a selector if it were added now.
 
-        For each clause: `access`, the constraints by which events find its boxes once there are more than a
-        few dozen boxes (none: every event is checked); `checks`, the other constraints; `conditions`, which
-        are evaluated for the whole batch; and `boxes`, their number.
+        Constraints count as access where there are more than a few dozen boxes.
         """
         known = self._rules.number(selector.tree)
         plans = plans_of(selector.tree, self._fields)

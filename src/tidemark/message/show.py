@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TypedDict
 
 from tidemark.message.codec.flat import Box, Leaf, Recursive
 from tidemark.message.codec.layout import CaseLayout
@@ -15,7 +15,47 @@ from tidemark.message.types import Atomic, Dynamic, Reference, path_text
 CASES_SHOWN_MAX = 8
 
 
-def describe(schema: Schema, messages: Iterable[bytes] = ()) -> dict[str, Any]:
+class FieldDescription(TypedDict):
+    """A field of the flat form of a schema."""
+
+    path: str
+    type: str
+    #: whether only some cases have it
+    optional: bool
+
+
+class RowDescription(TypedDict):
+    """Bytes of the header of a message."""
+
+    offset: int
+    bytes: int
+    holds: str
+
+
+class LayoutDescription(TypedDict):
+    """The header of the messages of one case."""
+
+    code: int
+    header_bytes: int
+    #: how many messages have the case; None if no messages were given
+    messages: int | None
+    rows: list[RowDescription]
+
+
+class SchemaDescription(TypedDict):
+    """A schema, and the bytes of its cases."""
+
+    text: str
+    #: 16 hexadecimal digits
+    fingerprint: str
+    natural: str
+    cases: int
+    code_bytes: int
+    fields: list[FieldDescription]
+    layouts: list[LayoutDescription]
+
+
+def describe(schema: Schema, messages: Iterable[bytes] = ()) -> SchemaDescription:
     """What `tidemark schema show --json` prints: the schema, and the bytes of its cases.
 
     The cases are those that the messages have; without messages, the first CASES_SHOWN_MAX.
@@ -38,7 +78,7 @@ def describe(schema: Schema, messages: Iterable[bytes] = ()) -> dict[str, Any]:
     }
 
 
-def render(description: dict[str, Any]) -> str:
+def render(description: SchemaDescription) -> str:
     """What `tidemark schema show` prints: the description as text."""
     fields = [
         (str(at), field["path"], field["type"], "some cases" if field["optional"] else "every case")
@@ -62,7 +102,7 @@ def _natural(schema: Schema) -> str:
     return "\n".join([*lines, *(f"{name}: {indented(item)}" for name, item in schema.definitions.items())])
 
 
-def _field(leaf: Leaf) -> dict[str, Any]:
+def _field(leaf: Leaf) -> FieldDescription:
     return {"path": path_text(leaf.path) or "(root)", "type": _leaf_type(leaf), "optional": leaf.optional}
 
 
@@ -77,8 +117,8 @@ def _leaf_type(leaf: Leaf) -> str:
     return "*(" * leaf.depth + text + ")*" * leaf.depth
 
 
-def _layout(layout: CaseLayout, code_width: int, messages: int | None) -> dict[str, Any]:
-    rows: list[dict[str, Any]] = []
+def _layout(layout: CaseLayout, code_width: int, messages: int | None) -> LayoutDescription:
+    rows: list[RowDescription] = []
     if code_width:
         rows.append({"offset": 0, "bytes": code_width, "holds": "multi-choice code"})
     by_offset = sorted(layout.leaves, key=lambda leaf: layout.slots[leaf.index])
@@ -86,14 +126,14 @@ def _layout(layout: CaseLayout, code_width: int, messages: int | None) -> dict[s
     return {"code": layout.code, "header_bytes": layout.size, "messages": messages, "rows": rows}
 
 
-def _row(leaf: Leaf, offset: int) -> dict[str, Any]:
+def _row(leaf: Leaf, offset: int) -> RowDescription:
     what = f"{path_text(leaf.path) or '(root)'}: {_leaf_type(leaf)}"
     if leaf.width is not None:
         return {"offset": offset, "bytes": leaf.width, "holds": what}
     return {"offset": offset, "bytes": 8, "holds": f"{what} - start and end; its bytes follow the header"}
 
 
-def _case(layout: dict[str, Any]) -> str:
+def _case(layout: LayoutDescription) -> str:
     met = "" if layout["messages"] is None else f", met in {layout['messages']} messages"
     title = f"flat tuple {layout['code']}{met}: header of {layout['header_bytes']} bytes"
     rows = [(str(row["offset"]), str(row["bytes"]), row["holds"]) for row in layout["rows"]]

@@ -30,7 +30,7 @@ class Sight:
 
         An event whose schema is not known here cannot be judged, and is not seen.
         """
-        _, chosen = self._rules.chosen(subscription.current.wanted.pattern, subscription.seen, batch)
+        _, chosen = self._rules.chosen(subscription.current.wanted.pattern, subscription.view.seen, batch)
         rows = np.flatnonzero(chosen)
         if not len(rows):
             return None

@@ -52,8 +52,8 @@ class Delivery:
         """
         groups: dict[Hidden, set[int]] = {}
         for subscription, at in told:
-            if subscription.hidden:
-                groups.setdefault(subscription.hidden, set()).update(at)
+            if hidden := subscription.view.hidden:
+                groups.setdefault(hidden, set()).update(at)
         return {
             hidden: SharedPiece(self._hiding, hidden, piece.part(sorted(of))) for hidden, of in groups.items()
         }
@@ -74,19 +74,19 @@ class Delivery:
         `shared` has the events of `batch` for all from whom the same is hidden as from this one. `is_late`:
         the subscriber's catchup stream tells it.
         """
+        view = subscription.view
         # Few have had another selector, so that is asked first: every delivery passes here.
         if (
             len(subscription.periods) > 1
             and batch is not None
-            and subscription.seen
+            and view.seen
             and subscription.has_changed_since(pubend, base)
         ):
             batch = self._sight.of(subscription, batch)
-        if batch is not None and subscription.hidden:
-            hidden = subscription.hidden
+        if batch is not None and (hidden := view.hidden):
             batch = shared.part(batch) if shared is not None else self._hiding.stripped(hidden, batch)
         if batch is not None:
-            if not subscription.sees_all and (len(batch.shapes) > 1 or len(batch.publishers) > 1):
+            if not view.sees_all and (len(batch.shapes) > 1 or len(batch.publishers) > 1):
                 batch = self._with_used_names(batch)
             subscription.credit -= len(batch.body)
             self._counters["events_delivered"] += batch.count
@@ -196,7 +196,8 @@ class Fanout:
                     part = parts[key] = piece.part(chosen)
                     if part is not piece.batch:
                         left -= len(part.body) // DELIVERY_COPIED_BYTES
-                stripped = self._stripped(subscription.hidden) if subscription.hidden else None
+                hidden = subscription.view.hidden
+                stripped = self._stripped(hidden) if hidden else None
                 host.feed(pubend, subscription, piece.upto, part, stripped)
             if left <= 0:
                 break

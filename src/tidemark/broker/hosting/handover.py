@@ -120,7 +120,7 @@ class Handover:
     def known_epoch(self, claim: Claim) -> int:
         """Return the highest epoch that this broker knows of what is claimed; 0 if it knows none."""
         known, mine = self._claims.get(_key(claim)), self._mine(claim)
-        return max(known.epoch if known is not None else 0, mine.epoch if mine is not None else 0)
+        return max(known.epoch if known is not None else 0, mine.holding.epoch if mine is not None else 0)
 
     def _mine(self, claim: Claim) -> HostedSubscription | None:
         """Return the subscription here that a claim is about; None if there is none of that user."""
@@ -135,11 +135,11 @@ class Handover:
 
         `last` is the broker that had it before, as the subscriber says; empty if that is not known.
         """
-        subscription.moved_to = None
+        subscription.holding.moved_to = None
         self._counters["claims"] += 1
         to = last if last != self._me else ""
         settled = Claim(
-            subscription.name, subscription.epoch, self._me, True, to, digest_of(subscription.owner)
+            subscription.name, subscription.holding.epoch, self._me, True, to, digest_of(subscription.owner)
         )
         self._holds.hold(subscription, partial(self._settle, subscription, settled))
         known = self._claims.get(_key(settled))
@@ -150,8 +150,8 @@ class Handover:
         """The subscription has ended here for good; brokers that may still have it from before are told."""
         owner = digest_of(subscription.owner)
         known = self._claims.get((subscription.name, owner))
-        if known is not None and subscription.moved_to is None:
-            epoch = _after(max(known.epoch, subscription.epoch))
+        if known is not None and subscription.holding.moved_to is None:
+            epoch = _after(max(known.epoch, subscription.holding.epoch))
             self._spread(Claim(subscription.name, epoch, NOBODY, True, owner=owner))
 
     def _settle(self, subscription: HostedSubscription, claim: Claim) -> None:
@@ -161,7 +161,7 @@ class Handover:
 
     def _claim_anew(self, subscription: HostedSubscription, claim: Claim) -> None:
         """Claim a subscription that another broker has claimed, although its subscriber came here later."""
-        subscription.epoch = epoch = _after(claim.epoch)
+        subscription.holding.epoch = epoch = _after(claim.epoch)
         done = partial(self._claim_if_mine, subscription, epoch, claim.broker)
         self._subscriptions.save(subscription, done)
 
@@ -171,7 +171,7 @@ class Handover:
 
     def _is_mine(self, subscription: HostedSubscription, epoch: int) -> bool:
         is_here = self._subscriptions.find(subscription.name) is subscription
-        return is_here and subscription.epoch == epoch and subscription.moved_to is None
+        return is_here and subscription.holding.epoch == epoch and subscription.holding.moved_to is None
 
     def wake(self) -> None:
         """Tell all brokers of the claims of this one that nobody has answered."""
@@ -193,8 +193,9 @@ class Handover:
                 return
             claim = replace(claim, to="")  # there is no way to that broker: all are told
         known, mine = self._claims.get(_key(claim)), self._mine(claim)
-        if mine is not None and mine.moved_to is None:
-            own = Claim(mine.name, mine.epoch or mine.made_at, self._me, True, owner=digest_of(mine.owner))
+        if mine is not None and mine.holding.moved_to is None:
+            epoch = mine.holding.epoch or mine.holding.made_at
+            own = Claim(mine.name, epoch, self._me, True, owner=digest_of(mine.owner))
             if _rank(own) > _rank(claim) and (known is None or _rank(own) > _rank(known)):
                 self._counters["claims_late"] += 1
                 self._answer_late(peer, claim, mine, own)
@@ -233,7 +234,7 @@ class Handover:
         if not mine.is_kept:
             # It is in a commit that has not been reported yet, or comes later in the one being reported.
             self._turn.tables.after(partial(self.heard, peer, claim))
-        elif mine.epoch:
+        elif mine.holding.epoch:
             self.claim(mine)
         else:
             self._tell_better(peer, own)
@@ -276,12 +277,12 @@ class Handover:
 
     def _yield(self, mine: HostedSubscription, claim: Claim) -> None:
         """Another broker claims a subscription that is here, under a higher epoch."""
-        is_here = mine.client is not None and mine.moved_to is None
-        if is_here and mine.connected_at > claim.epoch:
+        is_here = mine.client is not None and mine.holding.moved_to is None
+        if is_here and mine.holding.connected_at > claim.epoch:
             # The subscriber came here after that, while the brokers could not hear of each other.
             self._claim_anew(mine, claim)
             return
-        mine.moved_to = claim.broker
+        mine.holding.moved_to = claim.broker
         self._counters["fences"] += mine.client is not None
         self._subscriptions.fence(mine, claim.broker)
         if claim.settled:

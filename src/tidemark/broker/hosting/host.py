@@ -137,7 +137,7 @@ class Host:
             ]
             subscription = HostedSubscription(each.id, each.name, True, [], dict(each.released))
             subscription.saved = dict(each.released)
-            subscription.epoch, subscription.made_at = each.epoch, each.made_at
+            subscription.holding.epoch, subscription.holding.made_at = each.epoch, each.made_at
             subscription.owner = each.owner
             subscription.known = dict(periods[0].since if each.known is None else each.known)
             self.subscriptions[each.id] = subscription
@@ -257,8 +257,8 @@ class Host:
                 subscription.name,
                 subscription.history,
                 known,
-                subscription.epoch,
-                subscription.made_at,
+                subscription.holding.epoch,
+                subscription.holding.made_at,
                 subscription.owner,
             )
         )

@@ -17,7 +17,7 @@ from tidemark.broker.effects import SendClient
 from tidemark.broker.hosting.admission import Admission, is_change, wanted_by
 from tidemark.broker.hosting.handover import Handover, Holds
 from tidemark.broker.hosting.host import Host
-from tidemark.broker.hosting.subscription import HostedSubscription, SelectorPeriod
+from tidemark.broker.hosting.subscription import HostedSubscription, RuledView, SelectorPeriod
 from tidemark.broker.overlay.neighbourhood import Neighbourhood
 from tidemark.broker.turn import Turn
 from tidemark.matching.topics import TopicPattern
@@ -86,7 +86,7 @@ class Sessions:
         """
         self._next_id = max([next_subscriber, *(number + 1 for number in self._host.subscriptions)])
         for subscription in self._by_name.values():
-            if subscription.epoch:
+            if subscription.holding.epoch:
                 self.handover.claim(subscription)
 
     # Coming and going.
@@ -112,7 +112,7 @@ class Sessions:
             # What is waited for is in a commit that has not been reported yet, or in the one being reported.
             self._turn.tables.after(partial(self._subscribe_again, client, frame))
         elif (
-            known.moved_to is not None
+            known.holding.moved_to is not None
             or _is_from_another_broker(frame, known)
             or self._access.chooses_by_hidden(client, known)
         ):
@@ -126,9 +126,10 @@ class Sessions:
         subscription = HostedSubscription(self._next_id, frame.name, frame.durable, [])
         subscription.is_kept = not frame.durable
         self._give(subscription, owner or self._access.owner(client))
-        subscription.made_at = self.handover.next_epoch(frame.name, self._came(frame), subscription.owner)
+        made_at = self.handover.next_epoch(frame.name, self._came(frame), subscription.owner)
+        subscription.holding.made_at = made_at
         if frame.token is not None and frame.durable:
-            subscription.epoch = subscription.made_at
+            subscription.holding.epoch = made_at
         subscription.replays = frame.token is not None and not frame.durable
         self._next_id += 1
         if frame.durable:
@@ -153,23 +154,23 @@ class Sessions:
     ) -> None:
         subscription.is_kept = True
         is_there = subscription.id in self._by_client.get(client, ())
-        if subscription.moved_to is not None and is_there:
+        if subscription.holding.moved_to is not None and is_there:
             came = self._came(frame)
             if not frame.stamp or self.handover.is_latest(frame.name, came, subscription.owner):
                 # Another broker had claimed the subscription before, which was not known here.
                 self.subscribe(client, frame)
             else:
                 self._by_client[client].discard(subscription.id)
-                self._tell_moved(client, subscription, subscription.moved_to)
+                self._tell_moved(client, subscription, subscription.holding.moved_to)
             return
         if self._by_name.get(frame.name) is not subscription:
             return
-        if subscription.epoch and not is_there and not was_here:
+        if subscription.holding.epoch and not is_there and not was_here:
             self.remove(subscription)  # its client was never told of it, and another broker still holds it
             return
         if is_there and subscription.client is None:
             self._connect(client, frame, subscription)
-        if subscription.epoch:
+        if subscription.holding.epoch:
             self.handover.claim(subscription, frame.last)
 
     def _came(self, frame: Subscribe) -> int:
@@ -189,7 +190,7 @@ class Sessions:
         What it was told there is not known here. At pubends that its token does not name it was told nothing.
         """
         token = CheckpointToken({**subscription.released, **(frame.token or {})})
-        last = subscription.moved_to or frame.last
+        last = subscription.holding.moved_to or frame.last
         self._end_older(client, subscription)
         self.remove(subscription)
         # An administrator may take what belongs to a user, who has it still.
@@ -225,10 +226,12 @@ class Sessions:
         self._end_older(client, subscription)
         self._by_client.setdefault(client, set()).add(subscription.id)
         self._admission.note_scan(client, frame, subscription.id)
-        subscription.connected_at = self._came(frame)
-        subscription.seen = self._access.seen(client, frame.pattern)
-        subscription.hidden = self._access.hidden(client, frame.pattern)
-        subscription.sees_all = self._access.sees_all(client)
+        subscription.holding.connected_at = self._came(frame)
+        subscription.view = RuledView(
+            self._access.seen(client, frame.pattern),
+            self._access.hidden(client, frame.pattern),
+            self._access.sees_all(client),
+        )
         if not subscription.owner and (owner := self._access.owner(client)):
             # A subscription from before there were accounts goes to the first user that may have its name.
             self._admission.disown(subscription.owner)
@@ -281,7 +284,7 @@ class Sessions:
             if has_come:
                 self._without_topic.discard(number)
                 problem = self._admission.problem(
-                    wanted.pattern, wanted.selector, is_ruled=bool(subscription.seen)
+                    wanted.pattern, wanted.selector, is_ruled=bool(subscription.view.seen)
                 )
                 if problem is not None:
                     self._refuse(client, subscription.name, *problem)

@@ -45,14 +45,48 @@ class DurableTotals:
 
 
 @dataclass(slots=True)
+class Holding:
+    """What decides whether this broker or another one holds a durable subscription (`handover.py`)."""
+
+    #: the time of day when the subscription was made here
+    made_at: int = 0
+    #: the epoch under which this broker claims the subscription; 0 while it never came from another broker
+    epoch: int = 0
+    #: the broker that has claimed the subscription, while that claim is not settled
+    moved_to: str | None = None
+    #: the time of day when the present connection came
+    connected_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RuledView:
+    """What the rules of a principal show of the topics of a subscription, since its connection came."""
+
+    #: the events, as a selector; "" is all
+    seen: str = ""
+    #: the fields that are hidden
+    hidden: Hidden = ()
+    #: no rule keeps events, or fields of them, from the principal
+    sees_all: bool = False
+
+
+#: The view of a subscription that was never connected.
+NEVER_CONNECTED = RuledView()
+
+
+@dataclass(slots=True)
 class HostedSubscription:
     """A subscriber, connected or not. At each pubend it is not started, catching up, live, or away."""
 
+    # Who the subscriber is.
     id: int
     name: str
     durable: bool
+    # What the subscriber wants.
     #: oldest first, the last one is current; an older one stays until everything of its time is acknowledged
     periods: list[SelectorPeriod]
+    # What the subscriber has consumed, and what is kept for it. A host goes through these for thousands of
+    # subscribers at a time, so they are not an object of their own.
     #: pubend -> acknowledged up to; at least the start
     released: dict[str, int] = field(default_factory=dict)
     #: the part of `released` that is on disk: only this lets anything go
@@ -67,29 +101,21 @@ class HostedSubscription:
     replays: bool = False
     #: the subscription is on disk, or does not have to be
     is_kept: bool = True
-    #: the time of day when the subscription was made here
-    made_at: int = 0
-    #: the epoch under which this broker claims the subscription; 0 while it never came from another broker
-    epoch: int = 0
-    #: the broker that has claimed the subscription, while that claim is not settled
-    moved_to: str | None = None
-    #: the time of day when the present connection came
-    connected_at: int = 0
+    # To whom the subscription belongs: a principal, and a broker.
     #: the principal that the subscription belongs to; "" if it was made while the broker was open
     owner: str = ""
-    #: what the principal of the present connection may see, as a selector; "" is everything
-    seen: str = ""
-    #: the fields that are hidden from the principal of the present connection
-    hidden: Hidden = ()
-    #: no rule keeps events, or fields of them, from that principal
-    sees_all: bool = False
+    holding: Holding = field(default_factory=Holding)
+    # The present connection. Every delivery changes `credit` and `told`, so these are no object of their own.
     #: the present connection; None while the subscriber is away
     client: int | None = None
     #: bytes of events it can take before it grants more; below 0 when the last part was larger
     credit: int = 0
     #: pubend -> told up to, on this connection
     told: dict[str, int] = field(default_factory=dict)
-    #: gaps that it was told, and how often it was live and could not take more, since this broker started
+    #: what rules show the principal of the present connection
+    view: RuledView = NEVER_CONNECTED
+    # What is counted since this broker started.
+    #: gaps that it was told, and how often it was live and could not take more
     gaps: int = 0
     slow: int = 0
 

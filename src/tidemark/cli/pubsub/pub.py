@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
@@ -47,6 +47,17 @@ class _Wanted:
             )
 
 
+class PublishedSummary(TypedDict):
+    """What `--json` prints at the end."""
+
+    published: int
+    seconds: float
+    #: None if no time has passed
+    events_per_second: float | None
+    #: None if nothing was published, or if the tick of the last event is not known
+    last_tick: int | None
+
+
 @dataclass(slots=True)
 class _Tally:
     """Counts the events that have been published."""
@@ -60,7 +71,7 @@ class _Tally:
         self.published += len(ticks)
         self.last_tick = ticks[-1] if ticks else self.last_tick
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> PublishedSummary:
         """Return the object that `--json` prints at the end."""
         seconds = time.monotonic() - self.began
         return {
@@ -184,7 +195,7 @@ def _print_ticks(ticks: Sequence[int | None], as_json: bool) -> None:
             click.echo(str(tick) if tick is not None else "published; its tick is not known")
 
 
-def _print_summary(summary: dict[str, Any], as_json: bool) -> None:
+def _print_summary(summary: PublishedSummary, as_json: bool) -> None:
     if as_json:
         emit(summary)
         return

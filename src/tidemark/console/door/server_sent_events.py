@@ -10,14 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from tidemark.client.events import Event, Gap
-from tidemark.client.plain_events import event_object, gap_object
+from tidemark.client.plain_events import EventObject, GapObject, event_object, gap_object
 from tidemark.console.callers import Caller
 from tidemark.console.door.requests import plain_headers, stream_wanted
 from tidemark.console.door.streams import TAKEN, OpenStream, Streams, Taken
@@ -74,10 +73,10 @@ def _event_lines(events: Iterable[Event]) -> Iterable[str]:
     return (_lines(event_object(event)) for event in events)
 
 
-def _lines(found: dict[str, Any], kind: str = "") -> str:
-    token = found.pop("checkpoint")
+def _lines(found: EventObject | GapObject, kind: str = "") -> str:
     head = f"event: {kind}\n" if kind else ""
-    return f"{head}id: {token}\ndata: {json.dumps(found)}\n\n"
+    data = {name: value for name, value in found.items() if name != "checkpoint"}
+    return f"{head}id: {found['checkpoint']}\ndata: {json.dumps(data)}\n\n"
 
 
 def _told(code: str, reason: str) -> str:

@@ -58,6 +58,8 @@ async def _tried(visit: Visit, topic: str, where: str, last: int, topics: Any) -
     schema = _schema_of(topic, topics, values)
     described = describe(where or "TRUE", schema, values)
     truths = described["events"]
+    explained = described.copy()
+    del explained["events"]
     matched = [value for value, truth in zip(values, truths, strict=True) if truth == "true"]
     view = await visit.watch.view()
     return {
@@ -65,7 +67,7 @@ async def _tried(visit: Visit, topic: str, where: str, last: int, topics: Any) -
         "matched": described["matched"],
         "unknown": sum(truth == "unknown" for truth in truths),
         "preview": [to_json_value(value) for value in matched[:PREVIEW]],
-        "explained": render({key: value for key, value in described.items() if key != "events"}),
+        "explained": render(explained),
         "covered": _covered(topic, where, schema, view),
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from starlette.responses import Response
 
@@ -95,7 +95,18 @@ async def explain_match(visit: Visit) -> Response:
     )
 
 
-def shown(event: Event) -> dict[str, Any]:
+class ShownEvent(TypedDict):
+    """What the pages show of an event."""
+
+    topic: str
+    pubend: str
+    tick: int
+    key: str
+    publisher: str
+    value: Any
+
+
+def shown(event: Event) -> ShownEvent:
     """Return what the pages show of an event."""
     return {
         "topic": event.topic,

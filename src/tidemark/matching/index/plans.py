@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import TypedDict
 
 from tidemark.matching.forms.clause_tree import clauses_to_tree
 from tidemark.matching.forms.clauses import Clause, Constraint, OneOf
@@ -71,11 +71,24 @@ def _combinations(found: Sequence[tuple[Path, Ranges]]) -> list[tuple[tuple[Path
     return [tuple(side for sides in chosen for side in sides) for chosen in product(*choices)]
 
 
+class ClauseDescription(TypedDict):
+    """How the index finds the events of one clause of a selector."""
+
+    #: the constraints by which events find the boxes of the clause; empty if every event is checked
+    access: list[str]
+    #: the other constraints
+    checks: list[str]
+    #: what is evaluated for the whole batch
+    conditions: list[str]
+    #: how many boxes the clause has
+    boxes: int
+
+
 def explain_plans(
     plans: Sequence[BoxPlan], ways: Sequence[Set[Path]], fields: FieldTypes
-) -> list[dict[str, Any]]:
-    """For people, a dict for each clause; ways[plan] are the fields that lead to a plan's box."""
-    clauses: dict[Clause, dict[str, Any]] = {}
+) -> list[ClauseDescription]:
+    """Describe each clause for people; ways[plan] are the fields that lead to a plan's box."""
+    clauses: dict[Clause, ClauseDescription] = {}
     for plan, way in zip(plans, ways, strict=True):
         if plan.clause in clauses:
             clauses[plan.clause]["boxes"] += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tidemark.access.document import AccessDocument
@@ -21,9 +22,9 @@ def _see_all_in_catchup() -> list[Patch]:
     tell_ready = CatchupStreams._tell_ready
 
     def careless(self: CatchupStreams, pubend: str, subscription: HostedSubscription, *what: Any) -> None:
-        seen, subscription.seen = subscription.seen, ""
+        view, subscription.view = subscription.view, replace(subscription.view, seen="")
         tell_ready(self, pubend, subscription, *what)
-        subscription.seen = seen
+        subscription.view = view
 
     return [(CatchupStreams, "_tell_ready", careless)]
 
@@ -73,9 +74,11 @@ def _whole_events_in_catchup() -> list[Patch]:
     tell = Delivery.tell
 
     def careless(self: Delivery, subscription: HostedSubscription, *what: Any, is_late: bool = False) -> None:
-        hidden, subscription.hidden = subscription.hidden, () if is_late else subscription.hidden
+        view = subscription.view
+        if is_late:
+            subscription.view = replace(view, hidden=())
         tell(self, subscription, *what, is_late=is_late)
-        subscription.hidden = hidden
+        subscription.view = view
 
     return [(Delivery, "tell", careless)]
 

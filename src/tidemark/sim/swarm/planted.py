@@ -243,7 +243,7 @@ def _skip_a_hold() -> list[Patch]:
         # was acknowledged.
         started = (each for each in self._subscriptions.values() if each.durable and pubend in each.starts)
         ticks = [(each, each.saved.get(pubend, each.starts[pubend])) for each in started]
-        return [tick for each, tick in ticks if not each.epoch or tick > each.starts[pubend]]
+        return [tick for each, tick in ticks if not each.holding.epoch or tick > each.starts[pubend]]
 
     return [
         (Releases, "is_in_force", lambda _self, _pubend, _tick: True),
@@ -413,7 +413,7 @@ def _no_fencing() -> list[Patch]:
 
 def _do_not_hold_who_moved() -> list[Patch]:
     def careless(self: Acknowledgements, pubend: str) -> list[int]:
-        durable = (each for each in self._subscriptions.values() if each.durable and not each.epoch)
+        durable = (each for each in self._subscriptions.values() if each.durable and not each.holding.epoch)
         return [each.saved.get(pubend, each.starts[pubend]) for each in durable if pubend in each.starts]
 
     return [
