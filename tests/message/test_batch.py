@@ -195,6 +195,16 @@ def test_a_batch_comes_back_from_its_compact_form(events: list[Row], first: int)
             restored(data, last, compact.row_bytes + 1)
 
 
+def test_a_batch_of_one_event_has_the_bytes_that_it_has_beside_others() -> None:
+    one: Row = (0, "trades.equity.us", "Zoë", b"message", b"key", 7, 250)
+    for other in (one, (0, "trades.equity.us", "Zoë", b"", b"", 4, 0)):
+        alone = batch_of([one])
+        assert alone == batch_of([one, other]).slice(0, 1)
+        assert rows_of(EventBatch.parse(alone.data)) == [one]
+        alone.count_ticks(9)  # as its pubend does
+        assert alone.ticks.tolist() == [9]
+
+
 def test_rows_that_were_read_in_the_compact_form_stay_where_they_were_read() -> None:
     for batch in (batch_of(alike(9)), batch_of([(0, "a", "p", b"m" * at, b"k", 4, 0) for at in range(9)])):
         batch.count_ticks(100)

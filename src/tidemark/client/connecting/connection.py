@@ -24,9 +24,11 @@ from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
     ClientFrame,
     Connect,
+    Deliver,
     Frame,
     Ping,
     Pong,
+    Published,
     Pushing,
     Refused,
     Rest,
@@ -40,6 +42,8 @@ from tidemark.wire.liveness.tcp_info import TcpInfo
 from tidemark.wire.security.frames import Login
 from tidemark.wire.versions import agree
 
+#: Most frames are one of these, which concern nobody but who gets them all.
+_ABOUT_EVENTS = frozenset((Deliver, Published))
 READ_BYTES_MAX = 256 << 10
 #: The socket counts as congested when this much waits to leave.
 WRITE_BYTES_MAX = 256 << 10
@@ -142,18 +146,19 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def flush(self) -> None:
         """Send the frames now: for callers that know that this loop turn has no more of them."""
-        out, self._out = self._out, []
-        was_congested, self._out_bytes = self._out_bytes >= WRITE_BYTES_MAX, 0
-        if self._transport is not None and out:
-            if max(map(len, out)) < WRITE_BYTES_MAX:
+        if not self._out:
+            return
+        out, size, self._out, self._out_bytes = self._out, self._out_bytes, [], 0
+        if self._transport is not None:
+            if size < WRITE_BYTES_MAX or max(map(len, out)) < WRITE_BYTES_MAX:
                 # As one piece: TLS would make a record of each, and plain sockets of asyncio join them too.
                 self._transport.write(b"".join(out))
             else:
                 # Large pieces are not joined first, and `write` would copy what a bytearray has left.
                 for piece in out:
                     self._transport.write(memoryview(piece))
-            self._written += size_of(out)
-            if was_congested and not self._is_paused:
+            self._written += size
+            if size >= WRITE_BYTES_MAX and not self._is_paused:
                 self._on_writable()
 
     def rest(self, frame: Rest) -> None:
@@ -226,7 +231,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._received(frame)
 
     def _received(self, frame: Frame) -> None:
-        if isinstance(frame, Ping):
+        if type(frame) in _ABOUT_EVENTS and self.welcome.done():
+            self._on_frame(frame)  # type: ignore[arg-type]  # as _ABOUT_EVENTS says
+        elif isinstance(frame, Ping):
             self.send(Pong(frame.stamp))
         elif isinstance(frame, Pong):
             pass

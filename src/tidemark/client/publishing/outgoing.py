@@ -62,6 +62,11 @@ class Receipt:
         if not self.promise.done():
             self.promise.set_result(ticks[0] if self.is_single else ticks)
 
+    def settle_one(self, tick: int | None) -> None:
+        """The only event, whose promise is for one tick, is on disk at `tick`."""
+        if not self.promise.done():
+            self.promise.set_result(tick)
+
 
 class OutgoingBatch:
     """One batch: open while events are added, then sealed, then sent."""
@@ -127,8 +132,8 @@ class PublisherStream:
         self._receive(receipt, 1)
         size = batch.builder.size - before
         batch.bytes += size
-        builder = batch.builder
-        if batch.bytes >= SEAL_BYTES or builder.shapes >= SEAL_SHAPES or builder.publishers >= SEAL_TRACES:
+        shapes, publishers = batch.builder.shapes, batch.builder.publishers
+        if batch.bytes >= SEAL_BYTES or len(shapes) >= SEAL_SHAPES or len(publishers) >= SEAL_TRACES:
             self.seal()
         return size
 
@@ -205,6 +210,9 @@ class PublisherStream:
             outgoing = self._sealed.popleft()
             self._sent = max(0, self._sent - 1)
             freed += outgoing.bytes
+            if outgoing.count == 1 and outgoing.last == sequence and outgoing.receipts[0].is_single:
+                outgoing.receipts[0].settle_one(tick)
+                continue
             for receipt in outgoing.receipts:
                 receipt.settle(self._ticks(outgoing, receipt, sequence, tick))
         self._acknowledged = max(self._acknowledged, sequence)

@@ -58,6 +58,8 @@ HEADER = Struct("<4sIII")
 _COUNTS = Struct("<HH")
 _SHAPE = Struct("<QH")
 _NAME = Struct("<H")
+#: the tick and the end of the only row
+_ROW_OF_ONE = Struct("<qI")
 #: shape, publisher, priority, zero, key bytes, validity in milliseconds from the tick (0: for ever)
 PRELUDE = Struct("<HHBBHI")
 #: where the size of the key is among its numbers
@@ -476,8 +478,9 @@ class BatchBuilder:
     """Collects the events of one turn of the event loop into one batch, with ticks 0."""
 
     def __init__(self) -> None:
-        self._shapes: dict[Shape, int] = {}
-        self._publishers: dict[str, int] = {}
+        #: the different shapes and publishers so far, and the number of each in the dictionary
+        self.shapes: dict[Shape, int] = {}
+        self.publishers: dict[str, int] = {}
         self._pieces: list[bytes] = []
         self._ends: list[int] = []
         #: bytes of the body so far
@@ -485,16 +488,6 @@ class BatchBuilder:
 
     def __len__(self) -> int:
         return len(self._ends)
-
-    @property
-    def shapes(self) -> int:
-        """The number of different shapes so far."""
-        return len(self._shapes)
-
-    @property
-    def publishers(self) -> int:
-        """The number of different publishers so far."""
-        return len(self._publishers)
 
     def add(
         self,
@@ -510,8 +503,8 @@ class BatchBuilder:
         assert 0 <= priority <= PRIORITY_MAX
         assert 0 <= validity_ms <= VALIDITY_MS_MAX
         assert len(key) <= KEY_BYTES_MAX
-        of_shape = self._shapes.setdefault(shape, len(self._shapes))
-        of_publisher = self._publishers.setdefault(publisher, len(self._publishers))
+        of_shape = self.shapes.setdefault(shape, len(self.shapes))
+        of_publisher = self.publishers.setdefault(publisher, len(self.publishers))
         self._pieces += (
             PRELUDE.pack(of_shape, of_publisher, priority, 0, len(key), validity_ms),
             message,
@@ -522,9 +515,13 @@ class BatchBuilder:
 
     def build(self) -> EventBatch:
         """The batch of the events so far, in a new writable buffer."""
-        shapes, publishers = tuple(self._shapes), tuple(self._publishers)
-        ticks = np.zeros(len(self._ends), np.int64)
-        ends = np.array(self._ends, "<u4")
+        shapes, publishers = tuple(self.shapes), tuple(self.publishers)
+        if len(self._ends) == 1:  # the arrays below take several times as long for one row
+            names = _names_of_one(shapes, publishers)
+            head = HEADER.pack(MAGIC, 1, len(names), self.size)
+            data = bytearray().join((head, names, _ROW_OF_ONE.pack(0, self.size), *self._pieces))
+            return EventBatch(data, shapes, publishers)
+        ticks, ends = np.zeros(len(self._ends), np.int64), np.array(self._ends, "<u4")
         return assemble(write_names(shapes, publishers), shapes, publishers, ticks, ends, self._pieces)
 
 
@@ -598,3 +595,4 @@ def _parse_names(data: bytes) -> tuple[tuple[Shape, ...], tuple[str, ...]]:
 
 
 _kept_names = lru_cache(maxsize=_DICTIONARIES_MAX)(_parse_names)
+_names_of_one = lru_cache(maxsize=_DICTIONARIES_MAX)(write_names)
