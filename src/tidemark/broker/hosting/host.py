@@ -193,8 +193,7 @@ class Host:
 
     def _add_period(self, subscription: HostedSubscription, period: SelectorPeriod) -> None:
         """Add a selector of a subscriber; at each pubend it holds from a tick that the stream gives."""
-        period.member = self._next_member
-        self._next_member += 1
+        period.member, self._next_member = self._next_member, self._next_member + 1
         subscription.periods.append(period)
         period.version = self._interests.want_here(period.wanted)
         self._members[period.member] = subscription, period
