@@ -22,7 +22,7 @@ FINDS = {
     "first-in-a-row": 1,
     "forget-lease": 37,
     "cut-at-bad-record": 25,
-    "expire-early": 6,
+    "expire-early": 7,
     "stale-cache": 8,
     "trust-tables": 16,
     "filter-in-doubt": 20,
@@ -60,7 +60,7 @@ FINDS = {
     "hidden-in-catchup": 0,
     "hidden-in-selectors": 0,
     "names-of-others": 0,
-    "quota-forgotten": 1,
+    "quota-forgotten": 28,
     "held-for-ever": 5,
 }
 
