@@ -90,7 +90,7 @@ class StoreSettings:
     """What an administrator decides of a store; every start may have other settings."""
 
     segment_bytes: int = SEGMENT_BYTES
-    #: a ReadLog is answered with about this much at the most
+    #: a ReadLog is answered with about this much at the most: a piece for subscribers that return together
     read_bytes: int = 2 * READ_BYTES
     #: pubends whose events are durable once the operating system has them
     os_pubends: Collection[str] = ()

@@ -142,7 +142,7 @@ class EventBatch:
     @property
     def held_bytes(self) -> int:
         """How much memory the batch takes, which for a single small event is twenty times its bytes."""
-        held = self.size + BATCH_OBJECT_BYTES
+        held = HEADER.size + self.names_bytes + 12 * self.count + len(self.body) + BATCH_OBJECT_BYTES
         if self.count > 1:
             held += _ROW_BYTES * self.count
         if self.names_bytes > _DICTIONARY_BYTES_MAX:
