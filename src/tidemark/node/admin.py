@@ -311,9 +311,9 @@ def _connections(node: Node, first: int) -> Iterator[tuple[str, ConnectionStatus
 def _metrics(node: Node) -> dict[str, float]:
     return {
         **node.runtime.broker.counters,
+        "turn_longest_seconds": node.server.turns.longest,
         **{name: value for name, (_, value) in gauges(node).items()},
         **node.metrics.watcher.delivered_within(),
-        "turn_longest_seconds": node.server.turns.longest,
     }
 
 
