@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
@@ -31,20 +32,17 @@ METHODS = ("POST", "GET")
 PAGES = ("/", "/topics", "/tail", "/tail/rows?topic=%3E")
 
 
-@pytest.fixture(params=["tidemark", "tidemark+tls"], scope="module")
-def console(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[LiveConsole]:
+@pytest.fixture(params=["tidemark", "tidemark+tls"])
+def console(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LiveConsole]:
     """A console on all addresses, in front of an open broker with or without TLS."""
-    path = tmp_path_factory.mktemp("open")
     options: dict[str, str] = {}
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "tidemark+tls":
             pytest.importorskip("cryptography")
-            authority, ca = authority_in(path / "ca")
-            options = broker_files(authority, path, "b1")
+            authority, ca = authority_in(tmp_path / "ca")
+            options = broker_files(authority, tmp_path, "b1")
             patch.setenv("TIDEMARK_CA", str(ca))
-        with live_node(path, **options) as node:
+        with live_node(tmp_path, **options) as node:
             url = node.url.replace("tidemark:", f"{request.param}:")
             with live_console(url, host="0.0.0.0") as console:
                 yield console

@@ -82,3 +82,14 @@ def test_of_two_documents_that_are_proposed_at_once_one_is_told_that_it_came_too
         assert node.access.document.text == taken
 
     play(story)
+
+
+def test_a_document_that_is_proposed_twice_at_once_holds_for_both(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node = await secured(stage, tmp_path)
+        assert node.access is not None
+        text = document() + "\n[roles.role]\nmonitor = true\n"
+        found = await asyncio.gather(*(node.access.propose(text, 0) for _ in range(3)))
+        assert {each.text for each in found} == {text}
+
+    play(story)

@@ -129,6 +129,21 @@ def test_of_two_proposals_at_once_one_is_told_that_it_came_too_late() -> None:
     asyncio.run(story())
 
 
+def test_whoever_proposes_what_another_broker_says_meanwhile_is_told_that_it_holds() -> None:
+    async def story() -> None:
+        member = Member(topology())
+        change = topology(replace(TWO, name="b2", cell="b2"), version=1)
+        found = await asyncio.gather(
+            member.membership.take(change),
+            member.membership.propose(to_text(change), 0),
+            member.membership.propose(to_text(change), 0),
+        )
+        assert [each.digest for each in found[1:]] == [change.digest, change.digest]
+        assert member.log == ["saved 1", "adopted 1"]
+
+    asyncio.run(story())
+
+
 def test_a_topology_that_cannot_be_kept_is_not_acted_on_and_may_come_again() -> None:
     async def story() -> None:
         member = Member(topology())

@@ -117,10 +117,10 @@ class AccessMembership:
         proposed = await self._texts.read(text, base + 1)
         check_rights(proposed)
         proposed.check_administered(by_tokens=self._has_role_tokens)
-        if (proposed.version, proposed.digest) == self._key:
-            return self.document
         async with self._one_at_a_time:
-            # Another one may have been taken since this one came: whoever proposed that was told so.
+            # Another one may have been taken since this one came, or this one, from another broker.
+            if (proposed.version, proposed.digest) == self._key:
+                return self.document
             if base != self.document.version:
                 raise StaleAccessError(expected=base, actual=self.document.version)
             if not is_forced:

@@ -113,10 +113,10 @@ class Membership:
         if not 0 <= base < OVERLAY_VERSION_MAX:
             raise StaleTopologyError(expected=base, actual=self.topology.version)
         proposed = await self._texts.read(text, base + 1)
-        if (proposed.version, proposed.digest) == self._key:
-            return self.topology
         async with self._one_at_a_time:
-            # Another one may have been taken since this one came: whoever proposed that was told so.
+            # Another one may have been taken since this one came, or this one, from another broker.
+            if (proposed.version, proposed.digest) == self._key:
+                return self.topology
             if base != self.topology.version:
                 raise StaleTopologyError(expected=base, actual=self.topology.version)
             if not is_forced:

@@ -167,7 +167,7 @@ def _works(
     parts = []
 
     def stage() -> None:
-        encoder = RowEncoder(SCHEMA, WRITTEN, None, "bench")
+        encoder = RowEncoder(SCHEMA, WRITTEN, None, "spark-bench")
         parts.append(staging.stage(0, encoder.encoded(rows)))
 
     yield "encode and stage for the sink", stage
