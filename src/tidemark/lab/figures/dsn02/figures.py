@@ -19,6 +19,11 @@ PHASES, RATES = "phases", "rates"
 SOON_S = 1.0
 #: Latency is normal up to this many times its value before.
 NORMAL = 2.0
+SHARED_CORES = (
+    "On real processes all brokers and clients share the cores of one machine: what s1 and b2 do when the "
+    "failure is noticed takes processor time for which s2 has to wait, a few tens of milliseconds at the most. "
+    "Brokers on machines of their own would not wait for each other."
+)
 #: Nacks are consolidated when a relay nacks at most this many times what it must.
 CONSOLIDATED = 1.1
 
@@ -237,6 +242,7 @@ def _compare_link(tables: Tables) -> Sequence[Comparison]:
             "the latency at s2 is not affected",
             f"at the most {others:.0f} ms, {usual:.0f} ms before",
             others <= NORMAL * usual,
+            SHARED_CORES,
         ),
     ]
 

@@ -46,7 +46,7 @@ class WorkersEffort:
     seconds: float
 
 
-FULL = WorkersEffort((1, 2, 3), 960, 24, 4.0)
+FULL = WorkersEffort((1, 2, 3), 480, 240, 4.0)
 QUICK = WorkersEffort((1, 2), 60, 4, 0.5)
 
 
