@@ -21,8 +21,8 @@ SOON_S = 1.0
 NORMAL = 2.0
 SHARED_CORES = (
     "On real processes all brokers and clients share the cores of one machine: what s1 and b2 do when the "
-    "failure is noticed takes processor time for which s2 has to wait, a few tens of milliseconds at the most. "
-    "Brokers on machines of their own would not wait for each other."
+    "failure is noticed takes processor time for which s2 has to wait, a few tens of milliseconds at the "
+    "most. Brokers on machines of their own would not wait for each other."
 )
 #: Nacks are consolidated when a relay nacks at most this many times what it must.
 CONSOLIDATED = 1.1
