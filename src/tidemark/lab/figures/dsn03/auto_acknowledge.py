@@ -106,9 +106,12 @@ class AutoConsumer:
         self.consumed = 0
 
     async def begin(self) -> None:
-        """Connect and subscribe."""
+        """Connect and subscribe, and wait until the pubend's broker has heard of it: before, events pass by."""
         await self._client.open()
         subscription = await self._client.subscribe(TOPIC, durable=self._name, ack="auto")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not subscription.checkpoint:
+                await asyncio.sleep(TURN_SECONDS / 10)
         self._task = asyncio.create_task(self._read(subscription))
 
     async def _read(self, subscription: Subscription[Event]) -> None:
