@@ -106,7 +106,7 @@ class AutoConsumer:
         self.consumed = 0
 
     async def begin(self) -> None:
-        """Connect and subscribe, and wait until the pubend's broker has heard of it: before, events pass by."""
+        """Connect, subscribe, and wait until the pubend's broker has heard of it: before, events pass by."""
         await self._client.open()
         subscription = await self._client.subscribe(TOPIC, durable=self._name, ack="auto")
         async with asyncio.timeout(PATIENCE_SECONDS):
