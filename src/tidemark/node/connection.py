@@ -97,6 +97,7 @@ class Connection(TurnTaking):
     """One socket. After the handshake either `client` or `peer` is set, before it neither."""
 
     __slots__ = (
+        "__weakref__",
         "_encode",
         "_history",
         "_is_full",
@@ -219,8 +220,7 @@ class Connection(TurnTaking):
         self.opened_from(self.address)
         self._questions = self._server.questions.of(self.origin)
         keep_alive(self._transport)
-        reason = self._server.opened(self)
-        if reason is not None:
+        if (reason := self._server.opened(self)) is not None:
             self.refuse("limit", reason)
         elif self.expected is not None:
             self.write(self._server.hello)

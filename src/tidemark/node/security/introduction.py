@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from math import ceil
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from tidemark.broker.effects import ClientCame
 from tidemark.errors import VersionError
@@ -33,10 +34,11 @@ log = Log("connection")
 class Introduction:
     """The beginning of one connection, which owns it. `_with` is that connection."""
 
-    __slots__ = ("_attempt", "_proof", "_security", "_server", "_version", "_with")
+    __slots__ = ("_attempt", "_connection", "_proof", "_security", "_server", "_version")
 
     def __init__(self, connection: Connection, server: Server) -> None:
-        self._with = connection
+        #: weak, so that a connection that is closed is freed at once: who guesses passwords leaves thousands
+        self._connection = ref(connection)
         self._server = server
         self._security = server.security
         #: what a client still has to prove before it is welcome
@@ -45,6 +47,12 @@ class Introduction:
         self._proof = LinkProving(server.security.link_key, is_caller=connection.expected is not None)
         #: the version of the protocol that a client speaks
         self._version = 0
+
+    @property
+    def _with(self) -> Connection:
+        connection = self._connection()
+        assert connection is not None, "only the connection itself calls this"
+        return connection
 
     def hear(self, frame: Frame) -> bool:
         """Hear one of the first frames of the connection; what is none of them is refused.

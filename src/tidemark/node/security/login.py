@@ -164,8 +164,19 @@ class LoginAttempt:
             raise LoginError(f"SCRAM: {error}"[:200], self.who) from None
 
     def _first(self, payload: str) -> Login:
-        self._scram = _mechanism().make_server(self._verifier)
-        self._scram.set_client_first(payload)
+        accounts, names = self._accounts, list[str]()
+
+        def verifier(name: str) -> tuple[bytes, bytes, bytes, int]:
+            # It does not refer to the attempt, which is freed with its connection.
+            names.append(name)
+            found = accounts.verifier(name)
+            return found.salt, found.stored_key, found.server_key, found.iterations
+
+        self._scram = _mechanism().make_server(verifier)
+        try:
+            self._scram.set_client_first(payload)
+        finally:
+            self.who = names[-1] if names else ""
         return Login(self._accounts.mechanisms, self._scram.get_server_first())
 
     def _final(self, payload: str) -> LoggedIn:
@@ -175,11 +186,6 @@ class LoginAttempt:
         if principal is None:
             raise LoginError("there is no such user", self.who)
         return LoggedIn(principal, "password", last)
-
-    def _verifier(self, name: str) -> tuple[bytes, bytes, bytes, int]:
-        self.who = name
-        found = self._accounts.verifier(name)
-        return found.salt, found.stored_key, found.server_key, found.iterations
 
 
 def make_verifier(password: str) -> Verifier:

@@ -49,7 +49,7 @@ class SecurityEffort:
     in_the_core: rules.RulesEffort
 
 
-FULL = SecurityEffort(1_000, 5, 1_000, 10_000, 30, rules.FULL)
+FULL = SecurityEffort(1_000, 10, 1_000, 40_000, 30, rules.FULL)
 QUICK = SecurityEffort(100, 3, 10_000, 20_000, 50, rules.QUICK)
 TINY = SecurityEffort(10, 1, 100, 100, 5, rules.TINY)
 
