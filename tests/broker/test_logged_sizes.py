@@ -92,3 +92,16 @@ def test_bounds_that_nobody_asks_for_any_more_are_forgotten() -> None:
     for bytes_max in range(0, 1_000, 100):
         assert sizes.beyond(bytes_max) == 10 - bytes_max // 100
     assert len(sizes._excesses) <= BOUNDS_MAX
+
+
+def test_a_release_of_a_million_batches_looks_at_few_of_them_one_by_one() -> None:
+    sizes = LoggedSizes((10 * place, place % 7) for place in range(1, 1_000_001))
+    numbers = sizes._numbers
+    counting = Counting(sizes)
+    sizes._numbers = counting  # type: ignore[assignment]
+    assert sizes.last_event(6_000_005) == 6_000_000
+    assert counting.read <= 40
+    sizes._numbers = numbers
+    sizes.lose(6_000_005)
+    assert sizes.bytes == sum(place % 7 for place in range(600_001, 1_000_001))
+    assert sizes.last_event(6_000_015) == 6_000_010
